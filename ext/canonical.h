@@ -1,0 +1,32 @@
+/*
+** canonical.h: from any JSON text to the one canonical text of the same value (form idem-fp/1).
+** Knows nothing of SQL values, hashes or databases; needs only SQLite's allocator.
+*/
+#ifndef IDEM_CANONICAL_H
+#define IDEM_CANONICAL_H
+
+#include "json.h"
+#include "paths.h"
+
+#define IDEM_DEPTH_MAX 512               /* nested brackets; the next one is a fault */
+#define IDEM_KEEP_MAX  ((size_t)1 << 20) /* bytes of buffer that outlive a call */
+
+/* A canonicaliser: buffers that are used again by each call. Belongs to one thread at a time. */
+typedef struct IdemCanon IdemCanon;
+
+/* NULL if there is no memory. */
+IdemCanon *idemCanonNew(void);
+
+/* Frees it; NULL is fine. */
+void idemCanonFree(IdemCanon *p);
+
+/* Canonicalises a[0..n-1]. pPaths may be NULL. On SQLITE_OK the text is in (*pa)[0..*pn-1], not
+** terminated, until the next call. Else SQLITE_ERROR, SQLITE_NOMEM or SQLITE_TOOBIG, *pFault says
+** why, and *pa is NULL. */
+int idemCanonRun(IdemCanon *p, const IdemPaths *pPaths, const void *a, size_t n, const uint8_t **pa,
+                 size_t *pn, IdemFault *pFault);
+
+/* To be called when the text is no longer needed: gives buffers beyond IDEM_KEEP_MAX back. */
+void idemCanonTrim(IdemCanon *p);
+
+#endif

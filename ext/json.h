@@ -1,0 +1,89 @@
+/*
+** json.h: the tokens of strict JSON (RFC 8259), each checked and rewritten in its canonical
+** spelling in one pass from an input to an output. Knows nothing of objects, arrays or databases.
+**
+** The caller promises room: at every token the output has at least as many bytes left as the input
+** has, plus IDEM_SLACK. Strings and literals never grow. A number may grow by at most
+** IDEM_NUMBER_GROWTH bytes, so the caller looks at its room again after each number.
+*/
+#ifndef IDEM_JSON_H
+#define IDEM_JSON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define IDEM_EXPONENT_MAX  999999999 /* largest power of ten, of either sign, of a first digit */
+#define IDEM_NUMBER_GROWTH 24        /* "1e20" becomes 21 digits; "-1e-6" becomes "-0.000001" */
+#define IDEM_SLACK         64        /* room beyond the last byte, for copies in whole blocks */
+
+/* What can be wrong with a payload or a path. The order is that of the table in fingerprint.c. */
+enum IdemFaultKind {
+  IDEM_FAULT_NONE = 0,
+  IDEM_FAULT_EOF,       /* the text ends inside a value */
+  IDEM_FAULT_SYNTAX,    /* a byte that cannot stand here */
+  IDEM_FAULT_UTF8,      /* not UTF-8 inside a string */
+  IDEM_FAULT_SURROGATE, /* half a surrogate pair */
+  IDEM_FAULT_ESCAPE,    /* a backslash and what is not an escape */
+  IDEM_FAULT_CONTROL,   /* a raw control character inside a string */
+  IDEM_FAULT_NUMBER,    /* a number broken off or with a leading zero */
+  IDEM_FAULT_EXPONENT,  /* beyond IDEM_EXPONENT_MAX */
+  IDEM_FAULT_DUPKEY,    /* two members of one name */
+  IDEM_FAULT_DEPTH,     /* nested too deeply */
+  IDEM_FAULT_TRAILING,  /* more text after the value */
+  IDEM_FAULT_TYPE,      /* the argument is a number */
+  IDEM_FAULT_PATH,      /* a path that is not one */
+  IDEM_FAULT_ONLYEMPTY, /* no selecting path found anything */
+  IDEM_FAULT_TOOBIG,    /* the canonical text would be too long */
+  IDEM_FAULT_NOMEM,     /* out of memory */
+  IDEM_FAULT_COUNT
+};
+
+/* A fault and where it is. Never holds any of the text itself: it may be card data. */
+typedef struct IdemFault {
+  int eKind;    /* enum IdemFaultKind */
+  size_t iByte; /* offset in the argument's bytes, from 0 */
+} IdemFault;
+
+/* One pass over one text. */
+typedef struct IdemScan {
+  const uint8_t *pStart; /* first byte of the text */
+  const uint8_t *pEnd;   /* one past the last */
+  IdemFault fault;       /* the first fault met; kind 0 while all is well */
+  int bEscaped;          /* set when a string was written with a backslash; never cleared here */
+} IdemScan;
+
+/* Where the pass is. Two words, handed over and back in registers: held in a struct in memory they
+** would have to be stored before every byte written, since a byte may alias anything. */
+typedef struct IdemCursor {
+  const uint8_t *pIn; /* next byte to read; NULL once a fault was met */
+  uint8_t *pOut;      /* next byte to write */
+} IdemCursor;
+
+/* Notes the first fault; returns a cursor whose pIn is NULL. */
+IdemCursor idemScanFail(IdemScan *p, int eKind, const uint8_t *pWhere);
+
+/* Each reads one token at c.pIn < pEnd and writes its canonical spelling. The first byte decides
+** which to call: '"', '-' or a digit, a letter. idemScanLiteral refuses every other byte. */
+IdemCursor idemScanString(IdemScan *p, IdemCursor c);
+IdemCursor idemScanNumber(IdemScan *p, IdemCursor c);
+IdemCursor idemScanLiteral(IdemScan *p, IdemCursor c);
+
+/* The text between two quotes, without them: the same rules, but it ends at the first bare quote
+** or at pEnd and leaves the cursor there. With bRawControl, raw control characters are taken. */
+IdemCursor idemScanChars(IdemScan *p, IdemCursor c, int bRawControl);
+
+/* The canonical spelling of one character below U+0020, '"' or '\\'; returns the new end. */
+uint8_t *idemWriteEscape(uint8_t *pOut, unsigned ch);
+
+/* Length of the UTF-8 character at p, 2 to 4, or 0 if it is none. p[0] is 0x80 or more. */
+size_t idemUtf8Length(const uint8_t *p, const uint8_t *pEnd);
+
+/* First byte from pIn on that is not white space; may be pEnd. */
+const uint8_t *idemSkipBlanks(const uint8_t *pIn, const uint8_t *pEnd);
+
+/* The same; almost always there is none, or one space, and then no call. */
+static inline const uint8_t *idemSkipSpace(const uint8_t *pIn, const uint8_t *pEnd) {
+  return pIn < pEnd && *pIn <= ' ' ? idemSkipBlanks(pIn, pEnd) : pIn;
+}
+
+#endif
