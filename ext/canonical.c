@@ -43,7 +43,7 @@
 #define TEXT_ROOM (IDEM_SLACK + 1)
 
 /* Runs of this many members are sorted by insertion before they are merged. */
-#define RUN_LENGTH 12
+#define RUN_LENGTH 16
 
 /* An array that grows. */
 typedef struct Buffer {
@@ -53,7 +53,6 @@ typedef struct Buffer {
 
 /* A member of an object that is still open. Offsets are into the text. */
 typedef struct Member {
-  uint64_t iPrefix;  /* first eight bytes of the name, see nameWord */
   uint32_t iText;    /* the name's opening quote */
   uint32_t nName;    /* bytes of the name as written, without the quotes */
   uint32_t iEnd;     /* one past the value */
@@ -62,6 +61,14 @@ typedef struct Member {
   uint8_t bEscaped;  /* the name is written with a backslash: bytes are not yet characters */
   uint8_t bDropped;  /* left out */
 } Member;
+
+/* What the order of an open object's members is found with, beside the array of members: sorting
+** moves less, and mostly need not look at the members at all. */
+typedef struct Name {
+  uint64_t iPrefix;  /* first eight bytes of the name, see nameWord */
+  uint32_t iMember;  /* the member it names */
+  uint32_t bEscaped; /* as in Member */
+} Name;
 
 /* A member of a shuffled object, in its final place. */
 typedef struct Place {
@@ -107,9 +114,11 @@ struct IdemCanon {
   uint64_t mFound;              /* selecting paths that found something */
   Buffer text;                  /* the first pass's output, from byte IDEM_SLACK on */
   Buffer final;                 /* the second pass's output, at its end */
+  Buffer name;                  /* Name[], one for each member, and spare ones to sort with */
   Buffer member;                /* Member[]: a stack, open objects above one another */
   Buffer place;                 /* Place[] */
   Buffer shuffle;               /* Shuffle[] */
+  uint32_t nText;               /* used of text by the last call, 0 if it failed */
   uint32_t nMember;             /* used of member */
   uint32_t nPlace;              /* used of place */
   uint32_t nShuffle;            /* used of shuffle */
@@ -236,20 +245,21 @@ static int compareWhole(const IdemCanon *p, const Member *pA, const Member *pB) 
 
 /* Whether B must stand before A. Notes it if they are equal: any sort compares, at some time, each
 ** two names that end up side by side, so no duplicate is missed. */
-static inline int isBefore(IdemCanon *p, const Member *pB, const Member *pA) {
+static inline int isBefore(IdemCanon *p, const Name *pB, const Name *pA) {
+  const Member *a = (const Member *)p->member.a;
   int iOrder;
   if (pA->iPrefix != pB->iPrefix && !(pA->bEscaped | pB->bEscaped)) {
     return pB->iPrefix < pA->iPrefix;
   }
-  iOrder = compareWhole(p, pB, pA);
+  iOrder = compareWhole(p, a + pB->iMember, a + pA->iMember);
   if (iOrder == 0) p->bEqual = 1;
   return iOrder < 0;
 }
 
 /* Sorts a short run in place. Equal names keep their order. */
-static void sortRun(IdemCanon *p, Member *a, size_t n) {
+static void sortRun(IdemCanon *p, Name *a, size_t n) {
   for (size_t i = 1; i < n; i++) {
-    Member x = a[i];
+    Name x = a[i];
     size_t j = i;
     for (; j > 0 && isBefore(p, &x, &a[j - 1]); j--) a[j] = a[j - 1];
     a[j] = x;
@@ -257,7 +267,7 @@ static void sortRun(IdemCanon *p, Member *a, size_t n) {
 }
 
 /* Merges a[0..nA-1] and a[nA..n-1] into aTo. */
-static void mergeRuns(IdemCanon *p, Member *aTo, const Member *a, size_t nA, size_t n) {
+static void mergeRuns(IdemCanon *p, Name *aTo, const Name *a, size_t nA, size_t n) {
   size_t i = 0, j = nA;
   assert(nA <= n);
   while (i < nA && j < n) *aTo++ = isBefore(p, &a[j], &a[i]) ? a[j++] : a[i++];
@@ -265,14 +275,14 @@ static void mergeRuns(IdemCanon *p, Member *aTo, const Member *a, size_t nA, siz
   if (j < n) memcpy(aTo, a + j, (n - j) * sizeof *a);
 }
 
-/* Sorts n members with the help of as many spare ones; returns whichever array holds the result.
+/* Sorts n names with the help of as many spare ones; returns whichever array holds the result.
 ** Merging from the bottom up is never worse than n log n and needs no stack. */
-static Member *sortMembers(IdemCanon *p, Member *a, Member *aSpare, size_t n) {
+static Name *sortNames(IdemCanon *p, Name *a, Name *aSpare, size_t n) {
   for (size_t i = 0; i < n; i += RUN_LENGTH) {
     sortRun(p, a + i, n - i < RUN_LENGTH ? n - i : RUN_LENGTH);
   }
   for (size_t nRun = RUN_LENGTH; nRun < n; nRun *= 2) {
-    Member *aSwap = a;
+    Name *aSwap = a;
     for (size_t i = 0; i < n; i += 2 * nRun) {
       size_t nBoth = n - i < 2 * nRun ? n - i : 2 * nRun;
       mergeRuns(p, aSpare + i, a + i, nBoth < nRun ? nBoth : nRun, nBoth);
@@ -284,12 +294,14 @@ static Member *sortMembers(IdemCanon *p, Member *a, Member *aSpare, size_t n) {
 }
 
 /* The first repeating name of a sorted object: of equal names all but the first repeat. */
-static const uint8_t *findRepeat(IdemCanon *p, const Member *a, size_t n) {
+static const uint8_t *findRepeat(IdemCanon *p, const Name *a, size_t n) {
+  const Member *aMember = (const Member *)p->member.a;
   uint32_t iSource = UINT32_MAX;
   for (size_t i = 1; i < n; i++) {
+    const Member *pMember = aMember + a[i].iMember;
     p->bEqual = 0;
-    if (!isBefore(p, &a[i - 1], &a[i]) && p->bEqual && a[i].iSource < iSource) {
-      iSource = a[i].iSource;
+    if (!isBefore(p, &a[i - 1], &a[i]) && p->bEqual && pMember->iSource < iSource) {
+      iSource = pMember->iSource;
     }
   }
   assert(iSource != UINT32_MAX);
@@ -299,24 +311,25 @@ static const uint8_t *findRepeat(IdemCanon *p, const Member *a, size_t n) {
 /* --- first pass: reading ------------------------------------------------------------------ */
 
 /* Remembers the final order of an object whose closing bracket has just been written. */
-static int addShuffle(IdemCanon *p, const Frame *pFrame, const Member *a, size_t n,
+static int addShuffle(IdemCanon *p, const Frame *pFrame, const Name *a, size_t n,
                       const uint8_t *pOut) {
   Shuffle *pShuffle;
-  Place *aPlace;
+  Place *pPlace;
   int eFault = reserve(&p->shuffle, (p->nShuffle + (size_t)1) * sizeof *pShuffle);
-  if (!eFault) eFault = reserve(&p->place, (p->nPlace + n) * sizeof *aPlace);
+  if (!eFault) eFault = reserve(&p->place, (p->nPlace + n) * sizeof *pPlace);
   if (eFault) return eFault;
   pShuffle = (Shuffle *)p->shuffle.a + p->nShuffle;
-  aPlace = (Place *)p->place.a;
   pShuffle->iText = pFrame->iText;
   pShuffle->iEnd = textOffset(p, pOut);
   pShuffle->iPlace = p->nPlace;
   pShuffle->nBefore = pFrame->nShuffle;
   for (size_t i = 0; i < n; i++) {
-    if (a[i].bDropped) continue;
-    aPlace[p->nPlace].iText = a[i].iText;
-    aPlace[p->nPlace].iEnd = a[i].iEnd;
-    aPlace[p->nPlace++].nShuffle = a[i].nShuffle;
+    const Member *pMember = (const Member *)p->member.a + a[i].iMember;
+    if (pMember->bDropped) continue;
+    pPlace = (Place *)p->place.a + p->nPlace++;
+    pPlace->iText = pMember->iText;
+    pPlace->iEnd = pMember->iEnd;
+    pPlace->nShuffle = pMember->nShuffle;
   }
   pShuffle->nPlace = p->nPlace - pShuffle->iPlace;
   assert(pShuffle->nBefore <= p->nShuffle && pShuffle->iEnd > pShuffle->iText);
@@ -326,18 +339,18 @@ static int addShuffle(IdemCanon *p, const Frame *pFrame, const Member *a, size_t
 
 /* Puts the n > 0 members of an object that closes in order. The input is past the bracket. */
 static IdemCursor settleMembers(IdemCanon *p, IdemCursor c, const Frame *pFrame, size_t n) {
-  Member *a = (Member *)p->member.a + pFrame->iMember;
+  Name *a = (Name *)p->name.a + pFrame->iMember;
   size_t i = 1;
   int eFault;
 
   while (i < n && isBefore(p, &a[i - 1], &a[i])) i++;
   if (i == n && !pFrame->bGap) return c;
   if (i < n) {
-    eFault = reserve(&p->member, (p->nMember + n) * sizeof *a);
+    eFault = reserve(&p->name, (p->nMember + n) * sizeof *a);
     if (eFault) return failRoom(p, eFault);
-    a = (Member *)p->member.a + pFrame->iMember;
+    a = (Name *)p->name.a + pFrame->iMember;
     p->bEqual = 0;
-    a = sortMembers(p, a, a + n, n);
+    a = sortNames(p, a, a + n, n);
     if (p->bEqual) return idemScanFail(&p->scan, IDEM_FAULT_DUPKEY, findRepeat(p, a, n));
   }
   eFault = addShuffle(p, pFrame, a, n, c.pOut);
@@ -392,12 +405,23 @@ static void enterChild(IdemCanon *p, IdemCursor c, const uint8_t *aName, size_t 
   pFrame->nChildShuffle = p->nShuffle;
 }
 
+/* The first eight bytes of a name just written. A name as long as it came has no escapes (or is
+** compared whole anyway), and then they are read from the input: reading what was written a moment
+** ago in other portions makes the processor wait. */
+static inline uint64_t namePrefix(const IdemCanon *p, const uint8_t *pSource, const uint8_t *pIn,
+                                  uint32_t iText, uint32_t nName) {
+  const uint8_t *a = (const uint8_t *)p->text.a + iText;
+  if ((size_t)(pIn - pSource) == nName + (size_t)2 && p->scan.pEnd - pSource > 8) a = pSource;
+  return nameWord(a + 1, nName);
+}
+
 /* Reads a member's name and colon. */
 static IdemCursor readName(IdemCanon *p, IdemCursor c) {
   const uint8_t *const pEnd = p->scan.pEnd;
   const uint8_t *const pSource = c.pIn;
   uint32_t iText = textOffset(p, c.pOut);
   Member *pMember;
+  Name *pName;
   int eFault;
 
   if (c.pIn == pEnd) return idemScanFail(&p->scan, IDEM_FAULT_EOF, pEnd);
@@ -406,11 +430,15 @@ static IdemCursor readName(IdemCanon *p, IdemCursor c) {
   c = idemScanString(&p->scan, c);
   if (c.pIn == NULL) return c;
   eFault = reserve(&p->member, (p->nMember + (size_t)1) * sizeof *pMember);
+  if (!eFault) eFault = reserve(&p->name, (p->nMember + (size_t)1) * sizeof *pName);
   if (eFault) return failRoom(p, eFault);
-  pMember = (Member *)p->member.a + p->nMember++;
+  pMember = (Member *)p->member.a + p->nMember;
+  pName = (Name *)p->name.a + p->nMember;
+  pName->iMember = p->nMember++;
   pMember->iText = iText;
   pMember->nName = textOffset(p, c.pOut) - iText - 2;
-  pMember->iPrefix = nameWord((const uint8_t *)p->text.a + iText + 1, pMember->nName);
+  pName->bEscaped = (uint32_t)p->scan.bEscaped;
+  pName->iPrefix = namePrefix(p, pSource, c.pIn, iText, pMember->nName);
   pMember->iSource = (uint32_t)(pSource - p->scan.pStart);
   pMember->bEscaped = (uint8_t)p->scan.bEscaped;
   c.pIn = idemSkipSpace(c.pIn, pEnd);
@@ -607,6 +635,7 @@ void idemCanonFree(IdemCanon *p) {
   if (p == NULL) return;
   release(&p->text);
   release(&p->final);
+  release(&p->name);
   release(&p->member);
   release(&p->place);
   release(&p->shuffle);
@@ -614,10 +643,13 @@ void idemCanonFree(IdemCanon *p) {
 }
 
 void idemCanonTrim(IdemCanon *p) {
-  size_t n = p->text.nAlloc + p->final.nAlloc + p->member.nAlloc + p->place.nAlloc;
-  if (n + p->shuffle.nAlloc <= IDEM_KEEP_MAX) return;
+  size_t n = p->text.nAlloc + p->final.nAlloc + p->name.nAlloc + p->member.nAlloc + p->place.nAlloc;
+  n += p->shuffle.nAlloc;
+  if (n <= IDEM_KEEP_IDLE) return;
+  if (n <= IDEM_KEEP_BUSY && p->nText >= p->text.nAlloc / 4) return;
   release(&p->text);
   release(&p->final);
+  release(&p->name);
   release(&p->member);
   release(&p->place);
   release(&p->shuffle);
@@ -626,7 +658,6 @@ void idemCanonTrim(IdemCanon *p) {
 /* Both passes. */
 static IdemCursor canonicalise(IdemCanon *p, const uint8_t **pa, size_t *pn) {
   IdemCursor c = {p->scan.pStart, (uint8_t *)p->text.a + (p->text.a != NULL ? IDEM_SLACK : 0)};
-  uint32_t nText;
   int eFault;
 
   c = growText(p, c);
@@ -635,15 +666,15 @@ static IdemCursor canonicalise(IdemCanon *p, const uint8_t **pa, size_t *pn) {
   if (p->pPaths != NULL && idemPathsMissed(p->pPaths, p->mFound)) {
     return failRoom(p, IDEM_FAULT_ONLYEMPTY);
   }
-  nText = textOffset(p, c.pOut);
+  p->nText = textOffset(p, c.pOut);
   *pa = (const uint8_t *)p->text.a + IDEM_SLACK;
-  *pn = nText - IDEM_SLACK;
+  *pn = p->nText - IDEM_SLACK;
   if (p->nShuffle > 0) {
     uint8_t *pEnd;
-    eFault = reserve(&p->final, nText);
+    eFault = reserve(&p->final, p->nText);
     if (eFault) return failRoom(p, eFault);
     pEnd = (uint8_t *)p->final.a + p->final.nAlloc;
-    *pa = writeFinal(p, pEnd, nText);
+    *pa = writeFinal(p, pEnd, p->nText);
     *pn = (size_t)(pEnd - *pa);
   }
   return c;
@@ -660,6 +691,7 @@ int idemCanonRun(IdemCanon *p, const IdemPaths *pPaths, const void *a, size_t n,
   p->mFound = 0;
   p->nMember = p->nPlace = p->nShuffle = 0;
   p->nDepth = 0;
+  p->nText = 0;
   *pa = NULL;
   *pn = 0;
   if (canonicalise(p, pa, pn).pIn == NULL) *pa = NULL;

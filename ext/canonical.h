@@ -8,8 +8,12 @@
 #include "json.h"
 #include "paths.h"
 
-#define IDEM_DEPTH_MAX 512               /* nested brackets; the next one is a fault */
-#define IDEM_KEEP_MAX  ((size_t)1 << 20) /* bytes of buffer that outlive a call */
+#define IDEM_DEPTH_MAX 512 /* nested brackets; the next one is a fault */
+
+/* Buffers outlive a call, since taking megabytes from the system and giving them back each time can
+** cost more than the work itself. But a single large payload must not stay for ever: */
+#define IDEM_KEEP_IDLE ((size_t)1 << 20) /* bytes that are always kept */
+#define IDEM_KEEP_BUSY ((size_t)8 << 20) /* bytes kept while calls use a quarter of the text */
 
 /* A canonicaliser: buffers that are used again by each call. Belongs to one thread at a time. */
 typedef struct IdemCanon IdemCanon;
@@ -26,7 +30,7 @@ void idemCanonFree(IdemCanon *p);
 int idemCanonRun(IdemCanon *p, const IdemPaths *pPaths, const void *a, size_t n, const uint8_t **pa,
                  size_t *pn, IdemFault *pFault);
 
-/* To be called when the text is no longer needed: gives buffers beyond IDEM_KEEP_MAX back. */
+/* To be called when the text is no longer needed: gives large buffers back, see IDEM_KEEP_IDLE. */
 void idemCanonTrim(IdemCanon *p);
 
 #endif

@@ -1,0 +1,264 @@
+/*
+** conn.c: what belongs to one connection.
+**
+** NOTES ON CACHED STATEMENTS
+**
+** Preparing a statement costs several times what running it does, so they are kept. But
+** sqlite3_close() refuses to close a connection that has prepared statements, and the destructors
+** of functions and modules run only after that check. Virtual table objects, however, are
+** disconnected before it. So statements are kept only while at least one virtual table object of
+** ours is connected (pConn->nGuard > 0), and are finalised when the last one goes. Registering a
+** module does not connect an object; preparing a SELECT on the eponymous table idem_call does.
+** A close that fails because the application has statements of its own has disconnected our objects
+** too, and the connection lives on: the next call connects again.
+**
+** Some drivers finalise every statement that sqlite3_next_stmt() finds before they close. Therefore
+** ours are finalised only if they are still in that list.
+**
+** NOTES ON THE SCHEMA
+**
+** Statements are prepared by sqlite3_prepare(), the legacy interface, on purpose: when the schema has
+** changed, such a statement fails with SQLITE_SCHEMA before it does anything, where the newer
+** interface would prepare it again by itself and run it on whatever now bears the table's name.
+*/
+#include "conn.h"
+
+#include <time.h>
+
+struct IdemConn {
+  sqlite3 *db;                           /* the connection this belongs to */
+  int nRef;                              /* functions, modules and objects that point here */
+  int nGuard;                            /* connected virtual table objects */
+  int nClaimTable;                       /* of these, the tables temp.idem_claim */
+  int bVerified;                         /* the schema is as sql/store.sql says */
+  int bClock;                            /* true if the clock is set */
+  int64_t iClock;                        /* what it is set to, ms */
+  IdemFingerprint *pFingerprint;         /* digest contexts and scratch memory */
+  sqlite3_stmt *apStmt[IDEM_STMT_COUNT]; /* kept prepared, or NULL */
+};
+
+int idemConnNew(sqlite3 *db, IdemConn **ppConn) {
+  IdemConn *pConn = sqlite3_malloc64(sizeof(*pConn));
+  int rc = SQLITE_NOMEM;
+  if (pConn) {
+    memset(pConn, 0, sizeof(*pConn));
+    pConn->db = db;
+    pConn->nRef = 1;
+    rc = idemFingerprintNew(&pConn->pFingerprint);
+    if (rc != SQLITE_OK) {
+      idemConnUnref(pConn);
+      pConn = 0;
+    }
+  }
+  *ppConn = pConn;
+  return rc;
+}
+
+IdemConn *idemConnRef(IdemConn *pConn) {
+  assert(pConn->nRef > 0);
+  pConn->nRef++;
+  return pConn;
+}
+
+void idemConnUnref(void *p) {
+  IdemConn *pConn = p;
+  assert(pConn->nRef > 0);
+  if (--pConn->nRef > 0) return;
+  assert(pConn->nGuard == 0);
+  idemFingerprintFree(pConn->pFingerprint);
+  sqlite3_free(pConn);
+}
+
+sqlite3 *idemConnDb(IdemConn *pConn) {
+  return pConn->db;
+}
+
+IdemFingerprint *idemConnFingerprint(IdemConn *pConn) {
+  return pConn->pFingerprint;
+}
+
+IdemDigest *idemConnDigest(IdemConn *pConn) {
+  return idemFingerprintDigest(pConn->pFingerprint);
+}
+
+int idemConnVerified(IdemConn *pConn) {
+  return pConn->bVerified;
+}
+
+void idemConnSetVerified(IdemConn *pConn, int bVerified) {
+  pConn->bVerified = bVerified;
+}
+
+int idemConnClaimTables(IdemConn *pConn) {
+  return pConn->nClaimTable;
+}
+
+/* Finalises the cached statements, but only those that SQLite still knows. */
+static void dropStatements(IdemConn *pConn) {
+  sqlite3_stmt *pNext, *pStmt;
+  for (pStmt = sqlite3_next_stmt(pConn->db, 0); pStmt; pStmt = pNext) {
+    pNext = sqlite3_next_stmt(pConn->db, pStmt);
+    for (int i = 0; i < IDEM_STMT_COUNT; i++) {
+      if (pConn->apStmt[i] == pStmt) {
+        sqlite3_finalize(pStmt);
+        break;
+      }
+    }
+  }
+  memset(pConn->apStmt, 0, sizeof(pConn->apStmt));
+}
+
+void idemConnGuardUp(IdemConn *pConn, int bClaimTable) {
+  assert(pConn->nGuard >= pConn->nClaimTable);
+  pConn->nGuard++;
+  pConn->nClaimTable += bClaimTable;
+}
+
+void idemConnGuardDown(IdemConn *pConn, int bClaimTable) {
+  assert(pConn->nGuard > 0);
+  pConn->nGuard--;
+  pConn->nClaimTable -= bClaimTable;
+  assert(pConn->nClaimTable >= 0);
+  /* The holding statement refers to idem_call and would keep that guard up by itself. */
+  if (pConn->nGuard == 0 || (bClaimTable && pConn->nClaimTable == 0)) dropStatements(pConn);
+}
+
+/* Connects a guard if there is none. It may fail (the schema may be locked or unreadable); then
+** statements are simply not kept. */
+static void armGuard(IdemConn *pConn) {
+  sqlite3_stmt *pStmt = 0;
+  sqlite3_prepare_v2(pConn->db, "SELECT 1 FROM main.idem_call LIMIT 0", -1, &pStmt, 0);
+  sqlite3_finalize(pStmt);
+}
+
+int64_t idemConnNow(IdemConn *pConn) {
+  struct timespec ts;
+  if (pConn->bClock) return pConn->iClock;
+  if (timespec_get(&ts, TIME_UTC) != TIME_UTC) return 0;
+  return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void idemConnSetClock(IdemConn *pConn, int bSet, int64_t ms) {
+  assert(!bSet || (ms >= 0 && ms <= IDEM_CLOCK_MAX));
+  pConn->bClock = bSet;
+  pConn->iClock = ms;
+}
+
+void idemCallBegin(IdemCall *pCall, IdemConn *pConn, const char *zFunc) {
+  pCall->pConn = pConn;
+  pCall->db = pConn->db;
+  pCall->zFunc = zFunc;
+  pCall->rc = SQLITE_OK;
+  pCall->zErr = 0;
+  pCall->pHold = 0;
+  pCall->iRowid = sqlite3_last_insert_rowid(pConn->db);
+}
+
+void idemCallEnd(IdemCall *pCall) {
+  idemConnUnlock(pCall);
+  if (sqlite3_last_insert_rowid(pCall->db) != pCall->iRowid) {
+    sqlite3_set_last_insert_rowid(pCall->db, pCall->iRowid);
+  }
+}
+
+sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql) {
+  IdemConn *pConn = pCall->pConn;
+  sqlite3_stmt *pStmt;
+  int rc;
+  assert(iStmt >= 0 && iStmt < IDEM_STMT_COUNT);
+  if (pCall->rc != SQLITE_OK) return 0;
+  if (pConn->nGuard == 0) armGuard(pConn);
+  pStmt = pConn->apStmt[iStmt];
+  if (pStmt && !sqlite3_stmt_busy(pStmt)) return pStmt;
+  rc = sqlite3_prepare(pConn->db, zSql, -1, &pStmt, 0);
+  if (rc != SQLITE_OK) {
+    idemFailDb(pCall, rc);
+    return 0;
+  }
+  if (pConn->nGuard > 0 && !pConn->apStmt[iStmt] &&
+      (iStmt != IDEM_STMT_HOLD || pConn->nClaimTable > 0)) {
+    pConn->apStmt[iStmt] = pStmt;
+  }
+  return pStmt;
+}
+
+/* Finalises a statement of the old schema. */
+static void forget(IdemConn *pConn, sqlite3_stmt *pStmt) {
+  for (int i = 0; i < IDEM_STMT_COUNT; i++) {
+    if (pConn->apStmt[i] == pStmt) pConn->apStmt[i] = 0;
+  }
+  sqlite3_finalize(pStmt);
+}
+
+int idemConnStep(IdemCall *pCall, sqlite3_stmt *pStmt) {
+  int rc;
+  assert(pCall->rc == SQLITE_OK);
+  rc = sqlite3_step(pStmt);
+  if (rc == SQLITE_ROW) return 1;
+  if (rc == SQLITE_DONE) return 0;
+  rc = sqlite3_reset(pStmt); /* a legacy statement tells its true code here only */
+  if (rc == SQLITE_OK) rc = SQLITE_ERROR;
+  if (rc != SQLITE_SCHEMA) {
+    idemFailDb(pCall, rc);
+    return 0;
+  }
+  pCall->pConn->bVerified = 0;
+  forget(pCall->pConn, pStmt);
+  return -1;
+}
+
+void idemConnDone(IdemConn *pConn, sqlite3_stmt *pStmt) {
+  if (!pStmt) return;
+  sqlite3_reset(pStmt);
+  for (int i = 0; i < IDEM_STMT_COUNT; i++) {
+    if (pConn->apStmt[i] == pStmt) {
+      sqlite3_clear_bindings(pStmt);
+      return;
+    }
+  }
+  sqlite3_finalize(pStmt);
+}
+
+void idemConnLock(IdemCall *pCall) {
+  /* Changes nothing, but begins as a write does: with the busy handler, and at the newest state. In
+  ** an explicit transaction the lock then stays. In autocommit it would be given back as soon as the
+  ** statement ends, so there a statement that returns a row is held open until the unlock. */
+  static const char zTouch[] = "UPDATE main.idem_meta SET schema_version = 1 WHERE 0";
+  static const char zHold[] = "INSERT INTO main.idem_call DEFAULT VALUES RETURNING 1";
+  sqlite3 *db = pCall->db;
+  int bAuto = sqlite3_get_autocommit(db), rc = -1;
+  if (pCall->rc != SQLITE_OK || pCall->pHold) return;
+  if (sqlite3_txn_state(db, "main") != SQLITE_TXN_NONE) return;
+  if (sqlite3_db_readonly(db, "main") == 1) return;
+  if (bAuto && sqlite3_txn_state(db, 0) == SQLITE_TXN_NONE) return;
+  for (int i = 0; i < 10 && rc < 0 && pCall->rc == SQLITE_OK; i++) {
+    sqlite3_stmt *pStmt =
+        bAuto ? idemConnStmt(pCall, IDEM_STMT_HOLD, zHold) : idemConnStmt(pCall, 0, zTouch);
+    if (!pStmt) break;
+    rc = idemConnStep(pCall, pStmt);
+    if (rc > 0) {
+      pCall->pHold = pStmt;
+    } else if (rc == 0) {
+      idemConnDone(pCall->pConn, pStmt);
+    }
+  }
+  /* query_only: reading is still possible. Busy: in autocommit a replay is still possible. No such
+  ** table: verifying the store will say so. */
+  rc = pCall->rc & 0xff;
+  if (rc == SQLITE_READONLY || rc == SQLITE_ERROR || (rc == SQLITE_BUSY && bAuto)) {
+    idemForgive(pCall);
+  }
+}
+
+void idemConnUnlock(IdemCall *pCall) {
+  sqlite3_stmt *pHold = pCall->pHold;
+  if (!pHold) return;
+  pCall->pHold = 0;
+  idemFailDb(pCall, sqlite3_reset(pHold)); /* commits what was written under it, or fails to */
+  idemConnDone(pCall->pConn, pHold);
+}
+
+int idemConnMayWait(IdemConn *pConn) {
+  return sqlite3_get_autocommit(pConn->db) &&
+         sqlite3_txn_state(pConn->db, "main") == SQLITE_TXN_NONE;
+}

@@ -1,0 +1,80 @@
+/*
+** conn.h: what belongs to one database connection: its cached statements, its clock, its digest
+** contexts, and the rules for when a nested statement may run. See conn.c for the traps behind it.
+*/
+#ifndef IDEM_CONN_H
+#define IDEM_CONN_H
+
+#include "errors.h"
+#include "fingerprint.h"
+
+/* The statements that are kept prepared. 0 and 1 are those of idemConnLock(), the others store.c's. */
+#define IDEM_STMT_HOLD  1
+#define IDEM_STMT_FIRST 2
+#define IDEM_STMT_COUNT 48
+
+/* Allocates the connection's object with one reference. */
+int idemConnNew(sqlite3 *db, IdemConn **ppConn);
+
+/* One reference more, and one less: functions, modules and virtual table objects hold them. */
+IdemConn *idemConnRef(IdemConn *pConn);
+void idemConnUnref(void *pConn);
+
+sqlite3 *idemConnDb(IdemConn *pConn);
+IdemFingerprint *idemConnFingerprint(IdemConn *pConn);
+IdemDigest *idemConnDigest(IdemConn *pConn);
+
+/* A virtual table object of ours was connected, or is being disconnected. While at least one is
+** connected, statements may stay prepared: SQLite disconnects them before it looks for open ones. */
+void idemConnGuardUp(IdemConn *pConn, int bClaimTable);
+void idemConnGuardDown(IdemConn *pConn, int bClaimTable);
+
+/* How many of them are tables temp.idem_claim. */
+int idemConnClaimTables(IdemConn *pConn);
+
+/* The clock, ms since 1970 UTC; and the means to set it for this connection alone. */
+int64_t idemConnNow(IdemConn *pConn);
+void idemConnSetClock(IdemConn *pConn, int bSet, int64_t ms);
+
+/* Begins and ends a call of the API. The end restores last_insert_rowid(); the caller frees zErr. */
+void idemCallBegin(IdemCall *pCall, IdemConn *pConn, const char *zFunc);
+void idemCallEnd(IdemCall *pCall);
+
+/*
+** Takes the write lock of main at once where a read first would have to be upgraded to a write later,
+** which SQLite refuses without waiting when another connection is quicker:
+**
+**   - in an explicit transaction that has not touched main yet;
+**   - in autocommit, while an outer statement holds a transaction on another schema (the SELECT from
+**     temp.idem_claim does): then even a nested read stays open until the outer statement ends.
+**
+** Elsewhere it does nothing: in autocommit a replay must not take the write lock. The unlock commits
+** in the second case, so the call may fail there; idemCallEnd() unlocks what is still locked.
+*/
+void idemConnLock(IdemCall *pCall);
+void idemConnUnlock(IdemCall *pCall);
+
+/* True where a claim may wait for somebody else: this connection holds no lock on any schema but,
+** perhaps, temp, and no transaction is open. */
+int idemConnMayWait(IdemConn *pConn);
+
+/* Whether the schema was compared with sql/store.sql since it last changed (schema.c). */
+int idemConnVerified(IdemConn *pConn);
+void idemConnSetVerified(IdemConn *pConn, int bVerified);
+
+/*
+** Prepares zSql, or finds it prepared under number iStmt. Give it back with idemConnDone(). NULL if
+** the call has failed.
+*/
+sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql);
+
+/*
+** Steps it: 1 for a row; 0 at the end, or on failure, which is then in the call; -1 if the schema
+** changed since it was prepared: nothing was done and the statement is gone: verify, begin again.
+*/
+int idemConnStep(IdemCall *pCall, sqlite3_stmt *pStmt);
+
+/* Resets the statement and drops its bindings, so that no lock and no borrowed pointer outlives it. */
+void idemConnDone(IdemConn *pConn, sqlite3_stmt *pStmt);
+
+#endif

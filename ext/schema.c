@@ -1,0 +1,154 @@
+/*
+** schema.c: creates the store, and refuses a database file that only pretends to have one.
+**
+**     SELECT idem_init();             -- 1
+**     SELECT idem_schema('store');    -- the text of sql/store.sql
+**
+** A database file may come from anywhere. Before idem runs a statement on the store, every object
+** that bears one of its names must be, byte for byte, the one that sql/store.sql creates; and no
+** trigger or index of somebody else's may mention its tables. So a view cannot stand in for a table,
+** and a trigger cannot run where idem writes.
+*/
+#include "schema.h"
+
+/* The objects of the store: names in main that nothing else may bear. */
+#define STORE_TABLES "'idem_meta','idem_policy','idem_store','idem_inbox','idem_audit'"
+#define STORE_VIEWS                                                                                \
+  "'idem_audit_entry','idem_claim_audited','idem_purge_batch','idem_health','idem_contract'"
+
+/* sqlite_schema names the table of a trigger or index, but the file may lie: so texts are searched
+** as well. LIKE is blind to case, as SQLite's names are. */
+static const char zObjects[] =
+    "SELECT name, sql FROM main.sqlite_schema"
+    " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS ")"
+    " OR tbl_name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS ")"
+    " OR (type IN ('trigger','index') AND (sql LIKE '%idem\\_meta%' ESCAPE '\\'"
+    " OR sql LIKE '%idem\\_policy%' ESCAPE '\\' OR sql LIKE '%idem\\_store%' ESCAPE '\\'"
+    " OR sql LIKE '%idem\\_inbox%' ESCAPE '\\' OR sql LIKE '%idem\\_audit%' ESCAPE '\\'"
+    " OR sql LIKE '%idem\\_purge\\_batch%' ESCAPE '\\'"
+    " OR sql LIKE '%idem\\_claim\\_audited%' ESCAPE '\\'))";
+
+/* True if zSql is one of the statements of sql/store.sql: from the start of a line to its ';'. */
+static int isOurs(const char *zSql) {
+  const char *zStore = idemSqlFiles[0].zText, *z = zStore;
+  size_t n = strlen(zSql);
+  for (; (z = strstr(z, zSql)) != 0; z++) {
+    if ((z == zStore || z[-1] == '\n') && z[n] == ';') return 1;
+  }
+  return 0;
+}
+
+/* How many objects sql/store.sql creates. */
+static int countOurs(void) {
+  int n = 0;
+  for (const char *z = idemSqlFiles[0].zText; (z = strstr(z, "\nCREATE ")) != 0; z++) n++;
+  return n;
+}
+
+/* The version in idem_meta, which must have been found to be the real table. 0 if the call failed. */
+static int readVersion(IdemCall *pCall) {
+  sqlite3_stmt *pStmt = 0;
+  sqlite3_int64 iVersion = 0;
+  int rc = sqlite3_prepare_v2(pCall->db, "SELECT schema_version FROM main.idem_meta", -1, &pStmt, 0);
+  if (rc == SQLITE_OK) {
+    if (sqlite3_step(pStmt) == SQLITE_ROW) iVersion = sqlite3_column_int64(pStmt, 0);
+    rc = sqlite3_reset(pStmt);
+  }
+  idemFailDb(pCall, rc);
+  sqlite3_finalize(pStmt);
+  if (pCall->rc == SQLITE_OK && iVersion != IDEM_SCHEMA_VERSION) {
+    if (iVersion > IDEM_SCHEMA_VERSION) {
+      idemFail(pCall, IDEM_E_FUTURE, iVersion, IDEM_SCHEMA_VERSION);
+    } else {
+      idemFail(pCall, IDEM_E_FOREIGN, "idem_meta");
+    }
+  }
+  return pCall->rc == SQLITE_OK ? (int)iVersion : 0;
+}
+
+/* What one look at sqlite_schema found. */
+typedef struct Found {
+  int nOurs;      /* objects as they must be */
+  int bMeta;      /* idem_meta is one of them */
+  char *zForeign; /* the name of one that is not, or NULL */
+} Found;
+
+static void look(IdemCall *pCall, Found *pFound) {
+  sqlite3_stmt *pStmt = 0;
+  int rc = sqlite3_prepare_v2(pCall->db, zObjects, -1, &pStmt, 0);
+  memset(pFound, 0, sizeof(*pFound));
+  while (rc == SQLITE_OK && sqlite3_step(pStmt) == SQLITE_ROW) {
+    const char *zName = (const char *)sqlite3_column_text(pStmt, 0);
+    const char *zSql = (const char *)sqlite3_column_text(pStmt, 1);
+    if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) continue; /* the index of a UNIQUE */
+    if (zSql && isOurs(zSql)) {
+      pFound->nOurs++;
+      if (zName && strcmp(zName, "idem_meta") == 0) pFound->bMeta = 1;
+    } else if (!pFound->zForeign) {
+      pFound->zForeign = sqlite3_mprintf("%s", zName ? zName : "(without a name)");
+      if (!pFound->zForeign) rc = SQLITE_NOMEM;
+    }
+  }
+  if (rc == SQLITE_OK) rc = sqlite3_reset(pStmt);
+  idemFailDb(pCall, rc);
+  sqlite3_finalize(pStmt);
+}
+
+void idemSchemaVerify(IdemCall *pCall) {
+  Found found;
+  if (pCall->rc != SQLITE_OK || idemConnVerified(pCall->pConn)) return;
+  look(pCall, &found);
+  if (pCall->rc == SQLITE_OK && found.nOurs == 0 && !found.zForeign) {
+    idemFail(pCall, IDEM_E_NO_STORE);
+  }
+  /* A newer store has other tables: its version explains them, so it is asked first. */
+  if (pCall->rc == SQLITE_OK && found.bMeta) readVersion(pCall);
+  if (pCall->rc == SQLITE_OK && found.zForeign) idemFail(pCall, IDEM_E_FOREIGN, found.zForeign);
+  if (pCall->rc == SQLITE_OK && (!found.bMeta || found.nOurs != countOurs())) {
+    idemFail(pCall, IDEM_E_FOREIGN, "(a missing one)");
+  }
+  sqlite3_free(found.zForeign);
+  idemConnSetVerified(pCall->pConn, pCall->rc == SQLITE_OK);
+}
+
+/* True if there is a store; a call that failed for another reason than its absence stays failed. */
+static int haveStore(IdemCall *pCall) {
+  IdemCall probe;
+  Found found;
+  idemCallBegin(&probe, pCall->pConn, pCall->zFunc);
+  look(&probe, &found);
+  sqlite3_free(found.zForeign);
+  if (probe.rc == SQLITE_OK && (found.nOurs > 0 || found.zForeign)) idemSchemaVerify(&probe);
+  if (probe.rc != SQLITE_OK) idemFailText(pCall, probe.rc, probe.zErr);
+  return probe.rc == SQLITE_OK && idemConnVerified(pCall->pConn);
+}
+
+/*
+** Runs sql/store.sql as a unit. Below a SELECT a savepoint makes it one, in a transaction or as one.
+** Below a write statement SQLite allows no savepoint: there the outer statement is the unit.
+*/
+static int createStore(sqlite3 *db, char **pzErr) {
+  int bSavepoint = sqlite3_exec(db, "SAVEPOINT idem_init", 0, 0, 0) == SQLITE_OK;
+  int rc = sqlite3_exec(db, idemSqlFiles[0].zText, 0, 0, pzErr);
+  if (!bSavepoint) return rc;
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, "RELEASE idem_init", 0, 0, pzErr);
+  if (rc != SQLITE_OK) {
+    sqlite3_exec(db, "ROLLBACK TO idem_init", 0, 0, 0);
+    sqlite3_exec(db, "RELEASE idem_init", 0, 0, 0);
+  }
+  return rc;
+}
+
+int idemSchemaInit(IdemCall *pCall) {
+  idemConnSetVerified(pCall->pConn, 0);
+  for (int i = 0; i < 3 && !haveStore(pCall) && pCall->rc == SQLITE_OK; i++) {
+    char *zErr = 0;
+    int rc = createStore(pCall->db, &zErr);
+    /* Another process may have been quicker: then the store is there at the second look. */
+    if (rc != SQLITE_OK && (i == 2 || (rc & 0xff) != SQLITE_ERROR || !haveStore(pCall))) {
+      idemFailText(pCall, rc, sqlite3_mprintf("%s: %s", pCall->zFunc, zErr ? zErr : "failed"));
+    }
+    sqlite3_free(zErr);
+  }
+  return pCall->rc == SQLITE_OK ? IDEM_SCHEMA_VERSION : 0;
+}

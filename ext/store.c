@@ -1,0 +1,625 @@
+/*
+** store.c: the only file with SQL on the store's tables.
+**
+** Every statement names its schema (main.), because a temp table of the same name would be found
+** first. Every write is one statement: it happens as a whole or not at all, wherever it is called.
+** Every write of an existing record repeats in its WHERE clause what the verdict was based on (id,
+** state, due_at, token): if another connection was quicker, nothing is changed and the caller loads
+** and decides again.
+*/
+#include "store.h"
+#include "schema.h"
+
+static const char *const aStateName[IDEM_ST_COUNT] = {
+    [IDEM_ST_NONE] = "",
+    [IDEM_ST_PROCESSING] = "processing",
+    [IDEM_ST_COMPLETED] = "completed",
+    [IDEM_ST_RELEASED] = "released",
+    [IDEM_ST_UNKNOWN] = "unknown",
+    [IDEM_ST_TOMBSTONE] = "tombstone",
+};
+
+static const char *const aEventName[IDEM_EV_COUNT] = {
+    [IDEM_EV_NONE] = "",
+    [IDEM_EV_CLAIM] = "claim",
+    [IDEM_EV_TAKE_OVER] = "take-over",
+    [IDEM_EV_COMPLETE] = "complete",
+    [IDEM_EV_RELEASE] = "release",
+    [IDEM_EV_SUSPEND] = "suspend",
+    [IDEM_EV_RESOLVE_COMPLETED] = "resolve-completed",
+    [IDEM_EV_RESOLVE_RETRY] = "resolve-retry",
+    [IDEM_EV_EXHAUSTED] = "exhausted",
+    [IDEM_EV_ERASE] = "erase",
+    [IDEM_EV_REPLAY] = "replay",
+    [IDEM_EV_REFUSED] = "refused",
+};
+
+const char *idemStateName(int eState) {
+  assert(eState >= 0 && eState < IDEM_ST_COUNT);
+  return aStateName[eState];
+}
+
+const char *idemEventName(int eEvent) {
+  assert(eEvent >= 0 && eEvent < IDEM_EV_COUNT);
+  return aEventName[eEvent];
+}
+
+/*
+** The writes. zBind says what goes to the parameters in order, with the event 'e' after the first
+** nHead of them in the second text:
+**   s scope  k key  o operation  f fingerprint  t new token  u the verdict's due  n now
+**   m tombstone_ms  c code  h headers  r response  x omitted  p point  d checkpoint  y reason
+**   and of the record as it was loaded: I id  S state  D due_at  T token
+** An UPDATE that sets audit_event fires the trigger that writes the audit row in the same statement;
+** one that does not set it pays nothing for the trigger.
+*/
+#define AS_LOADED "WHERE id=? AND state=? AND due_at IS ? AND token IS ?"
+#define SPEND     "spent=substr(ifnull(token||char(10),'')||ifnull(spent,''),1,8192)"
+#define ANSWER                                                                                     \
+  "state='completed',due_at=?,tombstone_ms=?,code=?,headers=?,response=?,response_omitted=?,"      \
+  "completed_at=?,updated_at=?"
+#define SET(columns)                                                                               \
+  {                                                                                                \
+    "UPDATE main.idem_store SET " columns " " AS_LOADED,                                           \
+        "UPDATE main.idem_store SET " columns ",audit_event=? " AS_LOADED                          \
+  }
+static const struct {
+  const char *azSql[2]; /* without and with an audit event */
+  const char *zBind;    /* the parameters, see above */
+  int nHead;            /* how many of them come before the event */
+} aWrite[IDEM_WR_COUNT] = {
+    [IDEM_WR_INSERT] = {{"INSERT INTO main.idem_store(scope,key,operation,fingerprint,token,"
+                         "due_at,created_at,updated_at,state,attempt)"
+                         " VALUES(?1,?2,?3,?4,?5,?6,?7,?7,'processing',1) ON CONFLICT DO NOTHING",
+                         "INSERT INTO main.idem_claim_audited(scope,key,operation,fingerprint,"
+                         "token,due_at,created_at,audit_event) VALUES(?,?,?,?,?,?,?,?)"},
+                        "skoftun", 7},
+    [IDEM_WR_RESTART] = {SET("operation=?,fingerprint=?,token=?,due_at=?,created_at=?,updated_at=?,"
+                             "state='processing',attempt=1,granted=0,spent=NULL,tombstone_ms=NULL,"
+                             "completed_at=NULL,code=NULL,headers=NULL,response=NULL,"
+                             "response_omitted=0,recovery_point=NULL,checkpoint=NULL,reason=NULL"),
+                         "oftunnISDT", 6},
+    [IDEM_WR_RETRY] = {SET(SPEND ",token=?,due_at=?,updated_at=?,state='processing',"
+                                 "attempt=attempt+1"),
+                       "tunISDT", 3},
+    [IDEM_WR_COMPLETE] = {SET(ANSWER), "umchrxnnISDT", 8},
+    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynISDT", 2},
+    [IDEM_WR_SUSPEND] = {SET("state='unknown',due_at=NULL,reason=?,updated_at=?"), "ynISDT", 2},
+    [IDEM_WR_RENEW] = {SET("due_at=?,updated_at=?"), "unISDT", 2},
+    [IDEM_WR_CHECKPOINT] = {SET("recovery_point=?,checkpoint=?,due_at=?,updated_at=?"),
+                            "pdunISDT", 4},
+    [IDEM_WR_RESOLVE_COMPLETED] = {SET(ANSWER ",reason=?," SPEND ",token=NULL"), "umchrxnnyISDT", 9},
+    [IDEM_WR_RESOLVE_RETRY] = {SET("state='released',due_at=NULL,reason=?,updated_at=?,"
+                                   "granted=attempt," SPEND ",token=NULL"),
+                               "ynISDT", 2},
+    [IDEM_WR_ERASE] = {{"DELETE FROM main.idem_store WHERE ?1>=0 AND id=?2 AND state=?3"
+                        " AND due_at IS ?4 AND token IS ?5",
+                        "UPDATE main.idem_store SET updated_at=?,audit_event=? " AS_LOADED},
+                       "nISDT", 1},
+    [IDEM_WR_MARK] = {SET("updated_at=?"), "nISDT", 1},
+};
+
+/* The statements after the writes in the connection's cache. */
+enum {
+  STMT_WRITE = IDEM_STMT_FIRST,
+  STMT_LOAD_CLAIM = STMT_WRITE + 2 * IDEM_WR_COUNT,
+  STMT_LOAD_RECORD,
+  STMT_AUDIT,
+  STMT_PURGEABLE,
+  STMT_PURGE,
+  STMT_EVENT,
+  STMT_SEE,
+  STMT_AUDIT_VERIFY,
+  STMT_END
+};
+
+/* The columns of a record with its policy, as loadRow() reads them. */
+#define POLICY_COLUMNS                                                                             \
+  "p.lease_ms,p.retention_ms,p.tombstone_ms,p.wait_ms,p.on_stale,p.max_attempts,"                  \
+  "p.max_response_bytes,p.allow_content_key,p.audit"
+#define RECORD_COLUMNS                                                                             \
+  "r.id,r.state,r.attempt,r.granted,r.due_at,r.tombstone_ms,r.created_at,r.completed_at,r.code,"   \
+  "r.response_omitted,r.audit_event,r.operation,r.fingerprint,r.token,r.spent,r.headers,"          \
+  "r.response,r.recovery_point,r.checkpoint,r.reason"
+#define POLICY_COUNT 9
+#define RECORD_COUNT 20
+#define POLICY_OF(op)                                                                              \
+  "p.operation=ifnull((SELECT operation FROM main.idem_policy WHERE operation=" op "),'*')"
+
+static const char zLoadClaim[] =
+    "SELECT " POLICY_COLUMNS "," RECORD_COLUMNS " FROM main.idem_policy p"
+    " LEFT JOIN main.idem_store r ON r.scope=?1 AND r.key=?2 WHERE " POLICY_OF("?3");
+static const char zLoadRecord[] =
+    "SELECT " POLICY_COLUMNS "," RECORD_COLUMNS " FROM main.idem_store r"
+    " JOIN main.idem_policy p ON " POLICY_OF("r.operation") " WHERE r.scope=?1 AND r.key=?2";
+
+static void bindValue(sqlite3_stmt *pStmt, int i, const IdemValue *pVal) {
+  const void *p = pVal->p ? pVal->p : "";
+  if (pVal->eType == SQLITE_TEXT) {
+    sqlite3_bind_text(pStmt, i, p, pVal->n, SQLITE_STATIC);
+  } else if (pVal->eType == SQLITE_BLOB) {
+    sqlite3_bind_blob(pStmt, i, p, pVal->n, SQLITE_STATIC);
+  } else {
+    assert(pVal->eType == SQLITE_NULL);
+    sqlite3_bind_null(pStmt, i);
+  }
+}
+
+static void bindName(sqlite3_stmt *pStmt, int i, const char *zName) {
+  sqlite3_bind_text(pStmt, i, zName, -1, SQLITE_STATIC);
+}
+
+static void columnValue(sqlite3_stmt *pStmt, int i, IdemValue *pVal) {
+  pVal->eType = sqlite3_column_type(pStmt, i);
+  pVal->p = 0;
+  if (pVal->eType == SQLITE_TEXT) pVal->p = sqlite3_column_text(pStmt, i);
+  if (pVal->eType == SQLITE_BLOB) pVal->p = sqlite3_column_blob(pStmt, i);
+  pVal->n = pVal->eType == SQLITE_NULL ? 0 : sqlite3_column_bytes(pStmt, i);
+}
+
+/* Reads an integer column and checks what idem itself guarantees when it writes. */
+static int64_t columnInt(IdemCall *pCall, sqlite3_stmt *pStmt, int i, int64_t lo, int64_t hi) {
+  int64_t v = sqlite3_column_int64(pStmt, i);
+  if (sqlite3_column_type(pStmt, i) != SQLITE_INTEGER || v < lo || v > hi) {
+    idemFail(pCall, IDEM_E_DAMAGED, sqlite3_column_name(pStmt, i));
+  }
+  return v;
+}
+
+/* Reads a value and checks that it is NULL, TEXT or BLOB as the mask allows (1, 2, 4). */
+static void columnData(IdemCall *pCall, sqlite3_stmt *pStmt, int i, int mAllowed, IdemValue *pVal) {
+  columnValue(pStmt, i, pVal);
+  int m = pVal->eType == SQLITE_NULL   ? 1
+          : pVal->eType == SQLITE_TEXT ? 2
+          : pVal->eType == SQLITE_BLOB ? 4
+                                       : 0;
+  if (!(m & mAllowed)) idemFail(pCall, IDEM_E_DAMAGED, sqlite3_column_name(pStmt, i));
+  if (pVal->n > 0 && !pVal->p) idemFailNomem(pCall);
+}
+
+static int textIs(sqlite3_stmt *pStmt, int i, const char *z) {
+  const char *zCol = (const char *)sqlite3_column_text(pStmt, i);
+  return zCol && strcmp(zCol, z) == 0;
+}
+
+/* One of the stored states; a text that is none is damage. */
+static int columnState(IdemCall *pCall, sqlite3_stmt *pStmt, int i) {
+  for (int e = IDEM_ST_PROCESSING; e < IDEM_ST_COUNT; e++) {
+    if (textIs(pStmt, i, aStateName[e])) return e;
+  }
+  idemFail(pCall, IDEM_E_DAMAGED, "state");
+  return IDEM_ST_PROCESSING;
+}
+
+static void readPolicy(IdemCall *pCall, sqlite3_stmt *pStmt, int i, IdemPolicy *pPol) {
+  const int64_t nYear = (int64_t)366 * 86400000;
+  memset(pPol, 0, sizeof(*pPol));
+  pPol->lease_ms = columnInt(pCall, pStmt, i++, 1, nYear);
+  pPol->retention_ms = columnInt(pCall, pStmt, i++, 1, nYear * 10);
+  pPol->tombstone_ms = columnInt(pCall, pStmt, i++, 1, nYear * 100);
+  pPol->wait_ms = columnInt(pCall, pStmt, i++, 0, 60000);
+  pPol->eStale = textIs(pStmt, i++, "retry") ? IDEM_STALE_RETRY : IDEM_STALE_UNKNOWN;
+  pPol->max_attempts = columnInt(pCall, pStmt, i++, 0, 1000000);
+  pPol->max_response_bytes = columnInt(pCall, pStmt, i++, 0, 1000000000);
+  pPol->bContentKey = (int)columnInt(pCall, pStmt, i++, 0, 1);
+  pPol->eAudit = textIs(pStmt, i, "off")   ? IDEM_AUDIT_OFF
+                 : textIs(pStmt, i, "all") ? IDEM_AUDIT_ALL
+                                           : IDEM_AUDIT_EXCEPTIONS;
+}
+
+/* Reads RECORD_COLUMNS from column i on. Whatever the file holds, the record is sane afterwards or
+** the call has failed: verdicts add these numbers and trust these types. */
+static void readRecord(IdemCall *pCall, sqlite3_stmt *pStmt, int i, IdemRecord *pRec) {
+  const int64_t nTime = IDEM_CLOCK_MAX * 2, nCount = (int64_t)1 << 53;
+  memset(pRec, 0, sizeof(*pRec));
+  pRec->id = columnInt(pCall, pStmt, i, INT64_MIN, INT64_MAX);
+  pRec->eState = columnState(pCall, pStmt, i + 1);
+  int bOpen = pRec->eState == IDEM_ST_RELEASED || pRec->eState == IDEM_ST_UNKNOWN;
+  int bDone = pRec->eState == IDEM_ST_COMPLETED || pRec->eState == IDEM_ST_TOMBSTONE;
+  pRec->attempt = columnInt(pCall, pStmt, i + 2, 1, nCount);
+  pRec->granted = columnInt(pCall, pStmt, i + 3, 0, pRec->attempt);
+  pRec->bDue = !bOpen;
+  if (!bOpen) pRec->due = columnInt(pCall, pStmt, i + 4, 0, nTime);
+  if (bOpen && sqlite3_column_type(pStmt, i + 4) != SQLITE_NULL) {
+    idemFail(pCall, IDEM_E_DAMAGED, "due_at");
+  }
+  if (bDone) pRec->tombstone_ms = columnInt(pCall, pStmt, i + 5, 1, nTime);
+  pRec->created_at = columnInt(pCall, pStmt, i + 6, 0, nTime);
+  if (bDone) pRec->completed_at = columnInt(pCall, pStmt, i + 7, 0, nTime);
+  pRec->bCode = sqlite3_column_type(pStmt, i + 8) != SQLITE_NULL;
+  if (pRec->bCode) pRec->code = columnInt(pCall, pStmt, i + 8, INT64_MIN, INT64_MAX);
+  pRec->bOmitted = (int)columnInt(pCall, pStmt, i + 9, 0, 1);
+  pRec->bExhaustedLogged = textIs(pStmt, i + 10, aEventName[IDEM_EV_EXHAUSTED]);
+  columnData(pCall, pStmt, i + 11, 2, &pRec->operation);
+  columnData(pCall, pStmt, i + 12, 2 | 4, &pRec->fingerprint);
+  columnData(pCall, pStmt, i + 13, 1 | 2, &pRec->token);
+  columnData(pCall, pStmt, i + 14, 1 | 2, &pRec->spent);
+  columnData(pCall, pStmt, i + 15, 1 | 2, &pRec->headers);
+  columnData(pCall, pStmt, i + 16, 1 | 2 | 4, &pRec->response);
+  columnData(pCall, pStmt, i + 17, 1 | 2, &pRec->point);
+  columnData(pCall, pStmt, i + 18, 1 | 2 | 4, &pRec->checkpoint);
+  columnData(pCall, pStmt, i + 19, 1 | 2, &pRec->reason);
+}
+
+/* Copies the record's values out of the row, so that the statement can be reset. */
+static void detach(IdemCall *pCall, IdemLoaded *pLoaded) {
+  IdemRecord *p = &pLoaded->record;
+  IdemValue *apVal[] = {&p->operation, &p->fingerprint, &p->token,      &p->spent, &p->headers,
+                        &p->response,  &p->point,       &p->checkpoint, &p->reason};
+  const int nVal = (int)(sizeof(apVal) / sizeof(apVal[0]));
+  size_t n = 1;
+  for (int i = 0; i < nVal; i++) n += (size_t)apVal[i]->n;
+  char *z = pLoaded->aCopy = sqlite3_malloc64(n);
+  if (!z) {
+    idemFailNomem(pCall);
+    return;
+  }
+  for (int i = 0; i < nVal; i++) {
+    if (apVal[i]->n) memcpy(z, apVal[i]->p, (size_t)apVal[i]->n);
+    apVal[i]->p = z;
+    z += apVal[i]->n;
+  }
+}
+
+void idemLoadedClear(IdemLoaded *pLoaded) {
+  sqlite3_free(pLoaded->aCopy);
+  memset(pLoaded, 0, sizeof(*pLoaded));
+}
+
+/*
+** Begins statement iStmt on a verified schema: prepares, binds by xBind, and takes the first step.
+** Returns it with *pbRow set, to be given back with idemConnDone(); NULL if the call has failed.
+*/
+static sqlite3_stmt *start(IdemCall *pCall, int iStmt, const char *zSql,
+                           void (*xBind)(sqlite3_stmt *, const void *), const void *pArg,
+                           int *pbRow) {
+  int rc = -1;
+  sqlite3_stmt *pStmt = 0;
+  *pbRow = 0;
+  for (int i = 0; i < 50 && rc < 0; i++) {
+    idemSchemaVerify(pCall);
+    pStmt = idemConnStmt(pCall, iStmt, zSql);
+    if (!pStmt) return 0;
+    xBind(pStmt, pArg);
+    rc = idemConnStep(pCall, pStmt);
+  }
+  if (rc < 0) {
+    idemFailDb(pCall, SQLITE_SCHEMA);
+    return 0;
+  }
+  *pbRow = rc;
+  if (pCall->rc == SQLITE_OK) return pStmt;
+  idemConnDone(pCall->pConn, pStmt);
+  return 0;
+}
+
+static void bindKey(sqlite3_stmt *pStmt, const void *p) {
+  const IdemRequest *pReq = p;
+  bindValue(pStmt, 1, &pReq->scope);
+  bindValue(pStmt, 2, &pReq->key);
+  if (pReq->eVerb == IDEM_CLAIM) bindValue(pStmt, 3, &pReq->operation);
+}
+
+void idemStoreLoad(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded) {
+  int bClaim = pReq->eVerb == IDEM_CLAIM, bRow;
+  memset(pLoaded, 0, sizeof(*pLoaded));
+  sqlite3_stmt *pStmt = start(pCall, bClaim ? STMT_LOAD_CLAIM : STMT_LOAD_RECORD,
+                              bClaim ? zLoadClaim : zLoadRecord, bindKey, pReq, &bRow);
+  if (!pStmt) return;
+  if (bRow) {
+    readPolicy(pCall, pStmt, 0, &pLoaded->policy);
+    pLoaded->bFound = sqlite3_column_type(pStmt, POLICY_COUNT) != SQLITE_NULL;
+    if (pLoaded->bFound) readRecord(pCall, pStmt, POLICY_COUNT, &pLoaded->record);
+    if (pLoaded->bFound && pCall->rc == SQLITE_OK) detach(pCall, pLoaded);
+  } else if (bClaim) {
+    idemFail(pCall, IDEM_E_NO_POLICY);
+  }
+  idemConnDone(pCall->pConn, pStmt);
+}
+
+/* Binds one parameter by its letter; see aWrite. */
+static void bindLetter(sqlite3_stmt *pStmt, int i, char c, const IdemWrite *p) {
+  const IdemRequest *pReq = p->pReq;
+  switch (c) {
+  case 's': bindValue(pStmt, i, &pReq->scope); break;
+  case 'k': bindValue(pStmt, i, &pReq->key); break;
+  case 'o': bindValue(pStmt, i, &pReq->operation); break;
+  case 'f': bindValue(pStmt, i, &pReq->fingerprint); break;
+  case 't': bindValue(pStmt, i, p->pToken); break;
+  case 'u': sqlite3_bind_int64(pStmt, i, p->pVerdict->due); break;
+  case 'n': sqlite3_bind_int64(pStmt, i, p->now); break;
+  case 'm': sqlite3_bind_int64(pStmt, i, p->pPol->tombstone_ms); break;
+  case 'c':
+    if (pReq->bCode) sqlite3_bind_int64(pStmt, i, pReq->code);
+    break;
+  case 'h': bindValue(pStmt, i, &pReq->headers); break;
+  case 'r': bindValue(pStmt, i, &pReq->response); break;
+  case 'x': sqlite3_bind_int(pStmt, i, p->bOmitted); break;
+  case 'p': bindValue(pStmt, i, &pReq->point); break;
+  case 'd': bindValue(pStmt, i, &pReq->checkpoint); break;
+  case 'y': bindValue(pStmt, i, &pReq->reason); break;
+  case 'e': bindName(pStmt, i, aEventName[p->pVerdict->eEvent]); break;
+  case 'I': sqlite3_bind_int64(pStmt, i, p->pRec->id); break;
+  case 'S': bindName(pStmt, i, aStateName[p->pRec->eState]); break;
+  case 'D':
+    if (p->pRec->bDue) sqlite3_bind_int64(pStmt, i, p->pRec->due);
+    break;
+  default:
+    assert(c == 'T');
+    bindValue(pStmt, i, &p->pRec->token);
+  }
+}
+
+static void bindWrite(sqlite3_stmt *pStmt, const void *pArg) {
+  const IdemWrite *p = pArg;
+  const char *zBind = aWrite[p->pVerdict->eWrite].zBind;
+  int iParam = 1, nBind = (int)strlen(zBind);
+  for (int i = 0; i <= nBind; i++) {
+    if (i == aWrite[p->pVerdict->eWrite].nHead && p->pVerdict->eEvent) {
+      bindLetter(pStmt, iParam++, 'e', p);
+    }
+    if (i < nBind) bindLetter(pStmt, iParam++, zBind[i], p);
+  }
+  assert(iParam == sqlite3_bind_parameter_count(pStmt) + 1);
+}
+
+int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite) {
+  int eWrite = pWrite->pVerdict->eWrite, bEvent = pWrite->pVerdict->eEvent != IDEM_EV_NONE, bRow;
+  int nBefore = sqlite3_total_changes(pCall->db);
+  assert(eWrite > IDEM_WR_NONE && eWrite < IDEM_WR_COUNT);
+  assert(pWrite->pRec || eWrite == IDEM_WR_INSERT);
+  sqlite3_stmt *pStmt = start(pCall, STMT_WRITE + 2 * eWrite + bEvent,
+                              aWrite[eWrite].azSql[bEvent], bindWrite, pWrite, &bRow);
+  if (!pStmt) return 0;
+  idemConnDone(pCall->pConn, pStmt);
+  return sqlite3_total_changes(pCall->db) != nBefore; /* triggers count here, in changes() not */
+}
+
+/* The arguments of an audit row that stands alone. */
+typedef struct AuditArgs {
+  const IdemWrite *pWrite; /* whom it is about, and when */
+  const char *zDetail;     /* the outcome, or NULL */
+} AuditArgs;
+
+static void bindAudit(sqlite3_stmt *pStmt, const void *pArg) {
+  const AuditArgs *p = pArg;
+  bindLetter(pStmt, 1, 'n', p->pWrite);
+  bindLetter(pStmt, 2, 'e', p->pWrite);
+  bindLetter(pStmt, 3, 's', p->pWrite);
+  bindLetter(pStmt, 4, 'k', p->pWrite);
+  bindLetter(pStmt, 5, 'o', p->pWrite);
+  sqlite3_bind_int64(pStmt, 6, p->pWrite->pVerdict->attempt);
+  bindName(pStmt, 7, p->zDetail);
+}
+
+void idemStoreAudit(IdemCall *pCall, const IdemWrite *pWrite, const char *zDetail) {
+  static const char zSql[] = "INSERT INTO main.idem_audit_entry(at,event,scope,key,operation,"
+                             "attempt,detail) VALUES(?,?,?,?,?,?,?)";
+  AuditArgs args = {pWrite, zDetail};
+  int bRow;
+  sqlite3_stmt *pStmt = start(pCall, STMT_AUDIT, zSql, bindAudit, &args, &bRow);
+  idemConnDone(pCall->pConn, pStmt);
+}
+
+/* The arguments of the statements on what has expired. */
+typedef struct PurgeArgs {
+  int64_t now;              /* ms */
+  int64_t nMax;             /* PURGEABLE: rows at most of each kind */
+  const IdemPurge *pPurge;  /* PURGE: rows at most of each kind */
+} PurgeArgs;
+
+static void bindPurgeable(sqlite3_stmt *pStmt, const void *pArg) {
+  const PurgeArgs *p = pArg;
+  sqlite3_bind_int64(pStmt, 1, p->now);
+  sqlite3_bind_int64(pStmt, 2, p->nMax);
+}
+
+static void bindPurge(sqlite3_stmt *pStmt, const void *pArg) {
+  const PurgeArgs *p = pArg;
+  sqlite3_bind_int64(pStmt, 1, p->now);
+  sqlite3_bind_int64(pStmt, 2, p->pPurge->nTombstone);
+  sqlite3_bind_int64(pStmt, 3, p->pPurge->nAnswer);
+  sqlite3_bind_int64(pStmt, 4, p->pPurge->nEvent);
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+void idemStorePurgeable(IdemCall *pCall, int64_t now, int64_t nMax, IdemPurge *pPurge) {
+  static const char zSql[] =
+      "SELECT (SELECT count(*) FROM (SELECT 1 FROM main.idem_store INDEXED BY idem_store_due"
+      " WHERE state='tombstone' AND due_at<=?1 LIMIT ?2)),"
+      "(SELECT count(*) FROM (SELECT 1 FROM main.idem_store INDEXED BY idem_store_due"
+      " WHERE state='completed' AND due_at<=?1 LIMIT ?2)),"
+      "(SELECT count(*) FROM (SELECT 1 FROM main.idem_inbox INDEXED BY idem_inbox_expires"
+      " WHERE expires_at<=?1 LIMIT ?2))";
+  PurgeArgs args = {now, nMax, 0};
+  int bRow;
+  memset(pPurge, 0, sizeof(*pPurge));
+  sqlite3_stmt *pStmt = start(pCall, STMT_PURGEABLE, zSql, bindPurgeable, &args, &bRow);
+  if (!pStmt) return;
+  assert(bRow);
+  pPurge->nTombstone = least(sqlite3_column_int64(pStmt, 0), nMax);
+  pPurge->nAnswer = least(sqlite3_column_int64(pStmt, 1), nMax - pPurge->nTombstone);
+  pPurge->nEvent =
+      least(sqlite3_column_int64(pStmt, 2), nMax - pPurge->nTombstone - pPurge->nAnswer);
+  idemConnDone(pCall->pConn, pStmt);
+}
+
+int64_t idemStorePurge(IdemCall *pCall, int64_t now, const IdemPurge *pPurge) {
+  static const char zSql[] =
+      "INSERT INTO main.idem_purge_batch(at,tombstones,answers,events) VALUES(?,?,?,?)";
+  PurgeArgs args = {now, 0, pPurge};
+  int bRow, nBefore = sqlite3_total_changes(pCall->db);
+  sqlite3_stmt *pStmt = start(pCall, STMT_PURGE, zSql, bindPurge, &args, &bRow);
+  if (!pStmt) return 0;
+  idemConnDone(pCall->pConn, pStmt);
+  /* Rows that triggers change count too, and the INSERT into the view itself does not. */
+  return (int64_t)(unsigned)(sqlite3_total_changes(pCall->db) - nBefore);
+}
+
+/* The arguments of the statements on the inbox. */
+typedef struct EventArgs {
+  const IdemValue *pSource; /* TEXT */
+  const IdemValue *pEvent;  /* TEXT */
+  const IdemValue *pFp;     /* TEXT, BLOB or NULL */
+  int64_t now, expires_at;  /* SEE: ms */
+} EventArgs;
+
+static void bindEvent(sqlite3_stmt *pStmt, const void *pArg) {
+  const EventArgs *p = pArg;
+  bindValue(pStmt, 1, p->pSource);
+  bindValue(pStmt, 2, p->pEvent);
+}
+
+static void bindSee(sqlite3_stmt *pStmt, const void *pArg) {
+  const EventArgs *p = pArg;
+  bindEvent(pStmt, pArg);
+  bindValue(pStmt, 3, p->pFp);
+  sqlite3_bind_int64(pStmt, 4, p->now);
+  sqlite3_bind_int64(pStmt, 5, p->expires_at);
+}
+
+void idemStoreEvent(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEvent,
+                    const IdemValue *pFp, IdemEvent *pOut) {
+  static const char zSql[] =
+      "SELECT p.retention_ms,i.expires_at,i.fingerprint FROM main.idem_policy p"
+      " LEFT JOIN main.idem_inbox i ON i.source=?1 AND i.event_id=?2"
+      " WHERE p.operation=coalesce("
+      "(SELECT operation FROM main.idem_policy WHERE operation='inbox:'||?1),"
+      "(SELECT operation FROM main.idem_policy WHERE operation='inbox'),'*')";
+  EventArgs args = {pSource, pEvent, pFp, 0, 0};
+  IdemValue fp;
+  int bRow;
+  memset(pOut, 0, sizeof(*pOut));
+  sqlite3_stmt *pStmt = start(pCall, STMT_EVENT, zSql, bindEvent, &args, &bRow);
+  if (!pStmt) return;
+  if (bRow) {
+    pOut->retention_ms = columnInt(pCall, pStmt, 0, 1, IDEM_CLOCK_MAX);
+    pOut->bFound = sqlite3_column_type(pStmt, 1) != SQLITE_NULL;
+    if (pOut->bFound) pOut->expires_at = columnInt(pCall, pStmt, 1, 0, IDEM_CLOCK_MAX * 2);
+    columnData(pCall, pStmt, 2, 1 | 2 | 4, &fp);
+    pOut->bFingerprint = fp.eType != SQLITE_NULL;
+    pOut->bSame = pCall->rc == SQLITE_OK && idemSame(&fp, pFp);
+  } else {
+    idemFail(pCall, IDEM_E_NO_POLICY);
+  }
+  idemConnDone(pCall->pConn, pStmt);
+}
+
+int idemStoreSee(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEvent,
+                 const IdemValue *pFp, int64_t now, int64_t expires_at) {
+  static const char zSql[] =
+      "INSERT INTO main.idem_inbox(source,event_id,fingerprint,seen_at,expires_at)"
+      " VALUES(?1,?2,?3,?4,?5) ON CONFLICT(source,event_id) DO UPDATE SET"
+      " fingerprint=excluded.fingerprint,seen_at=excluded.seen_at,expires_at=excluded.expires_at"
+      " WHERE expires_at<=?4";
+  EventArgs args = {pSource, pEvent, pFp, now, expires_at};
+  int bRow;
+  sqlite3_stmt *pStmt = start(pCall, STMT_SEE, zSql, bindSee, &args, &bRow);
+  if (!pStmt) return 0;
+  idemConnDone(pCall->pConn, pStmt);
+  return sqlite3_changes(pCall->db) > 0;
+}
+
+static void bindNothing(sqlite3_stmt *pStmt, const void *pArg) {
+  (void)pStmt;
+  (void)pArg;
+}
+
+int64_t idemStoreAuditVerify(IdemCall *pCall) {
+  /* The same expression as in the trigger idem_audit_chain. */
+  static const char zSql[] =
+      "SELECT id,prev,digest,idem_fingerprint_raw(prev||','||id||','||at||','||quote(event)||','||"
+      "quote(scope)||','||quote(key)||','||quote(operation)||','||attempt||','||quote(detail))"
+      " FROM main.idem_audit ORDER BY id";
+  int64_t iExpect = 1, iBad = 0;
+  char *zPrev = sqlite3_mprintf("idem-audit");
+  int bRow;
+  sqlite3_stmt *pStmt = start(pCall, STMT_AUDIT_VERIFY, zSql, bindNothing, 0, &bRow);
+  while (pStmt && bRow > 0 && pCall->rc == SQLITE_OK && zPrev) {
+    int64_t id = sqlite3_column_int64(pStmt, 0);
+    const char *zDigest = (const char *)sqlite3_column_text(pStmt, 2);
+    if (id != iExpect || !zDigest || !textIs(pStmt, 1, zPrev) || !textIs(pStmt, 3, zDigest)) {
+      iBad = id;
+      break;
+    }
+    sqlite3_free(zPrev);
+    zPrev = sqlite3_mprintf("%s", zDigest);
+    iExpect++;
+    bRow = idemConnStep(pCall, pStmt);
+    if (bRow < 0) return 0; /* cannot be: a running statement keeps its schema */
+  }
+  if (!zPrev) idemFailNomem(pCall);
+  sqlite3_free(zPrev);
+  idemConnDone(pCall->pConn, pStmt);
+  return iBad;
+}
+
+/* The listings. Each reads scope and key after the columns that readRecord() wants. */
+#define SCAN "SELECT " POLICY_COLUMNS "," RECORD_COLUMNS ",r.scope,r.key FROM main.idem_store r "
+#define SCAN_POLICY " CROSS JOIN main.idem_policy p ON " POLICY_OF("r.operation")
+static const char *const azScan[IDEM_SCAN_COUNT] = {
+    [IDEM_SCAN_ALL] = SCAN SCAN_POLICY " ORDER BY r.id",
+    [IDEM_SCAN_KEY] = SCAN SCAN_POLICY " WHERE r.scope=?1 AND r.key=?2",
+    [IDEM_SCAN_SCOPE] = SCAN SCAN_POLICY " WHERE r.scope=?1",
+    [IDEM_SCAN_STATE] = SCAN SCAN_POLICY
+    " WHERE (r.state=?3 AND r.due_at BETWEEN ?5 AND ?6) OR r.state=?4",
+    [IDEM_SCAN_ROWID] = SCAN SCAN_POLICY " WHERE r.id=?5",
+};
+
+sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemScan *pScan) {
+  sqlite3_stmt *pStmt = 0;
+  idemSchemaVerify(pCall);
+  if (pCall->rc != SQLITE_OK) return 0;
+  idemFailDb(pCall, sqlite3_prepare(pCall->db, azScan[pScan->eScan], -1, &pStmt, 0));
+  if (pCall->rc != SQLITE_OK) return 0;
+  switch (pScan->eScan) {
+  case IDEM_SCAN_KEY: bindValue(pStmt, 2, &pScan->key); /* fall through */
+  case IDEM_SCAN_SCOPE: bindValue(pStmt, 1, &pScan->scope); break;
+  case IDEM_SCAN_STATE:
+    bindName(pStmt, 3, aStateName[pScan->aState[0]]);
+    bindName(pStmt, 4, aStateName[pScan->aState[1]]);
+    sqlite3_bind_int64(pStmt, 6, pScan->hi); /* fall through */
+  case IDEM_SCAN_ROWID: sqlite3_bind_int64(pStmt, 5, pScan->lo); break;
+  default: assert(pScan->eScan == IDEM_SCAN_ALL);
+  }
+  return pStmt;
+}
+
+void idemStoreScanRow(IdemCall *pCall, sqlite3_stmt *pStmt, IdemRecord *pRec, IdemPolicy *pPol,
+                      IdemValue *pScope, IdemValue *pKey) {
+  readPolicy(pCall, pStmt, 0, pPol);
+  readRecord(pCall, pStmt, POLICY_COUNT, pRec);
+  columnData(pCall, pStmt, POLICY_COUNT + RECORD_COUNT, 2, pScope);
+  columnData(pCall, pStmt, POLICY_COUNT + RECORD_COUNT + 1, 2, pKey);
+}
+
+int idemStoreKeyOf(IdemCall *pCall, int64_t id, IdemValue *pScope, IdemValue *pKey, char **paCopy) {
+  IdemScan scan = {IDEM_SCAN_ROWID, {SQLITE_NULL, 0, 0}, {SQLITE_NULL, 0, 0}, {0, 0}, id, 0};
+  sqlite3_stmt *pStmt = idemStoreScan(pCall, &scan);
+  int bRow = pStmt ? idemConnStep(pCall, pStmt) : 0;
+  *paCopy = 0;
+  if (bRow < 0) {
+    idemFailDb(pCall, SQLITE_SCHEMA); /* the listing that found the id holds the schema */
+    return 0;
+  }
+  if (bRow) {
+    columnData(pCall, pStmt, POLICY_COUNT + RECORD_COUNT, 2, pScope);
+    columnData(pCall, pStmt, POLICY_COUNT + RECORD_COUNT + 1, 2, pKey);
+  }
+  if (bRow && pCall->rc == SQLITE_OK) {
+    char *z = *paCopy = sqlite3_malloc64((sqlite3_uint64)pScope->n + (sqlite3_uint64)pKey->n + 1);
+    if (z) {
+      memcpy(z, pScope->p, (size_t)pScope->n);
+      memcpy(z + pScope->n, pKey->p, (size_t)pKey->n);
+      pScope->p = z;
+      pKey->p = z + pScope->n;
+    } else {
+      idemFailNomem(pCall);
+    }
+  }
+  sqlite3_finalize(pStmt);
+  return *paCopy != 0;
+}
