@@ -8,8 +8,6 @@
 #include "json.h"
 #include "paths.h"
 
-#define IDEM_DEPTH_MAX 512 /* nested brackets; the next one is a fault */
-
 /* Buffers outlive a call, since taking megabytes from the system and giving them back each time can
 ** cost more than the work itself. But a single large payload must not stay for ever: */
 #define IDEM_KEEP_IDLE ((size_t)1 << 20) /* bytes that are always kept */

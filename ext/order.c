@@ -1,0 +1,366 @@
+/*
+** order.c: members in the order of their names, without moving text more than once.
+**
+**   SELECT idem_canonical('{"b":{"d":1,"c":2},"a":3}');   -- {"a":3,"b":{"c":2,"d":1}}
+**
+** HOW IT WORKS
+**   The text of a document is written with members in the order they came. What is remembered of an
+**   open object is one IdemMember per name. When the object closes and its names were ascending,
+**   its text is final, and its members are forgotten. Else the members are sorted, and a Shuffle
+**   with one Place per member remembers the order they should have had. Nothing is moved: moving
+**   text at every level would copy the innermost text once per level, which is quadratic when
+**   unsorted objects nest.
+**
+**   At the end, if there are shuffles, a second pass writes the final text. Shuffles were made as
+**   objects closed, so the last one is outermost or rightmost; hence this pass runs from the end of
+**   the text to its beginning, and each byte is copied once.
+**
+**   Dropped members are sorted like the others, so that a duplicate of one is seen, but get no
+**   Place.
+**
+** ORDER OF NAMES
+**   By UTF-16 code units, as in RFC 8785. That is the order of the UTF-8 bytes but for one case:
+**   characters above U+FFFF (lead bytes F0 to F4) come before U+E000 to U+FFFF (lead bytes EE and
+**   EF). Exchanging those two ranges of bytes makes it byte order outright. A name that is written
+**   with escapes is decoded while it is compared.
+**
+** COST
+**   n log n comparisons for n members, whatever their order; none that leaves the array of members
+**   unless two names share eight bytes. 32 bytes for each member of an open object (twice that
+**   while it is sorted), 12 for each of a shuffled one.
+*/
+#include "order.h"
+
+#include "idem_int.h"
+
+/* Runs of this many members are sorted by insertion before they are merged. */
+#define RUN_LENGTH 12
+
+/* A member of a shuffled object, in its final place. */
+typedef struct Place {
+  uint32_t iText;    /* the name's opening quote */
+  uint32_t iEnd;     /* one past the value */
+  uint32_t nShuffle; /* shuffles made before iEnd: the last of them may be inside */
+} Place;
+
+/* An object whose text is not final. */
+typedef struct Shuffle {
+  uint32_t iText;   /* its opening bracket */
+  uint32_t iEnd;    /* one past its closing bracket */
+  uint32_t iPlace;  /* its first place in the array of places */
+  uint32_t nPlace;  /* members it keeps */
+  uint32_t nBefore; /* shuffles made before its opening bracket: all others up to it are inside */
+} Shuffle;
+
+/* --- memory ------------------------------------------------------------------------------- */
+
+int idemBufferReserve(IdemBuffer *p, size_t nNeed) {
+  size_t nAlloc = p->nAlloc + p->nAlloc / 2;
+  void *a;
+  if (nNeed <= p->nAlloc) return IDEM_FAULT_NONE;
+  if (nAlloc < nNeed) nAlloc = nNeed;
+  a = sqlite3_realloc64(p->a, nAlloc);
+  if (a == NULL) return IDEM_FAULT_NOMEM;
+  p->a = a;
+  p->nAlloc = nAlloc;
+  return IDEM_FAULT_NONE;
+}
+
+void idemBufferFree(IdemBuffer *p) {
+  sqlite3_free(p->a);
+  p->a = NULL;
+  p->nAlloc = 0;
+}
+
+void idemOrderReset(IdemOrder *p) {
+  p->nMember = p->nPlace = p->nShuffle = 0;
+}
+
+size_t idemOrderMemory(const IdemOrder *p) {
+  return p->member.nAlloc + p->place.nAlloc + p->shuffle.nAlloc + p->final.nAlloc;
+}
+
+void idemOrderFree(IdemOrder *p) {
+  idemBufferFree(&p->member);
+  idemBufferFree(&p->place);
+  idemBufferFree(&p->shuffle);
+  idemBufferFree(&p->final);
+}
+
+/* --- the order of names ------------------------------------------------------------------- */
+
+/* A byte of a name, such that the order of the results is the order of names. */
+static inline uint64_t byteOrder(uint64_t b) {
+  return b < 0xee ? b : b < 0xf0 ? b + 5 : b - 2;
+}
+
+/* The next eight bytes at a, or n if fewer are left, as a number whose order is that of names:
+** first byte highest, zeros after the end. */
+static inline uint64_t nameWord(const uint8_t *a, size_t n) {
+  uint64_t w = (uint64_t)a[0] << 56 | (uint64_t)a[1] << 48 | (uint64_t)a[2] << 40 |
+               (uint64_t)a[3] << 32 | (uint64_t)a[4] << 24 | (uint64_t)a[5] << 16 |
+               (uint64_t)a[6] << 8 | (uint64_t)a[7];
+  if (n < 8) w = n == 0 ? 0 : w & ~UINT64_C(0) << (64 - 8 * n);
+  if ((w & UINT64_C(0x8080808080808080)) != 0) {
+    uint64_t wPlain = w;
+    w = 0;
+    for (int nShift = 0; nShift < 64; nShift += 8)
+      w |= byteOrder(wPlain >> nShift & 0xff) << nShift;
+  }
+  return w;
+}
+
+uint64_t idemOrderPrefix(const uint8_t *a, size_t n) {
+  return nameWord(a, n);
+}
+
+/* The next byte of a name that has escapes, decoded and as byteOrder has it; -1 at its end. */
+static int nextByte(const uint8_t **pp, const uint8_t *pEnd) {
+  static const char zLetter[] = "bfnrt";
+  static const char zMeaning[] = "\b\f\n\r\t";
+  const uint8_t *p = *pp;
+  const char *z;
+
+  if (p == pEnd) return -1;
+  if (*p != '\\') {
+    *pp = p + 1;
+    return (int)byteOrder(*p);
+  }
+  assert(pEnd - p >= 2);
+  *pp = p + 2;
+  if (p[1] == 'u') { /* \u00xx, lower case */
+    *pp = p + 6;
+    return (p[4] - '0') * 16 + (p[5] <= '9' ? p[5] - '0' : p[5] - 'a' + 10);
+  }
+  z = strchr(zLetter, p[1]);
+  return z ? zMeaning[z - zLetter] : p[1];
+}
+
+/* Names that begin with the same eight bytes, or of which one has escapes. */
+static int compareWhole(const IdemOrder *p, const IdemMember *pA, const IdemMember *pB) {
+  const uint8_t *a = p->aText + pA->iText + 1;
+  const uint8_t *b = p->aText + pB->iText + 1;
+  size_t nA = pA->nName, nB = pB->nName;
+
+  if (pA->bEscaped || pB->bEscaped) {
+    const uint8_t *const pEndA = a + nA, *const pEndB = b + nB;
+    int iA, iB;
+    do {
+      iA = nextByte(&a, pEndA);
+      iB = nextByte(&b, pEndB);
+    } while (iA == iB && iA >= 0);
+    return iA - iB;
+  }
+  for (size_t i = 8; i < nA && i < nB; i += 8) {
+    uint64_t wA = nameWord(a + i, nA - i);
+    uint64_t wB = nameWord(b + i, nB - i);
+    if (wA != wB) return wA < wB ? -1 : 1;
+  }
+  return nA < nB ? -1 : nA > nB;
+}
+
+/* Whether B must stand before A. Notes it if they are equal: any sort compares, at some time, each
+** two names that end up side by side, so no duplicate is missed. */
+static inline int isBefore(IdemOrder *p, const IdemMember *pB, const IdemMember *pA) {
+  int iOrder;
+  if (pA->iPrefix != pB->iPrefix && !(pA->bEscaped | pB->bEscaped)) {
+    return pB->iPrefix < pA->iPrefix;
+  }
+  iOrder = compareWhole(p, pB, pA);
+  if (iOrder == 0) p->bEqual = 1;
+  return iOrder < 0;
+}
+
+/* Sorts a short run in place. Equal names keep their order. */
+static void sortRun(IdemOrder *p, IdemMember *a, size_t n) {
+  for (size_t i = 1; i < n; i++) {
+    IdemMember x = a[i];
+    size_t j = i;
+    for (; j > 0 && isBefore(p, &x, &a[j - 1]); j--) a[j] = a[j - 1];
+    a[j] = x;
+  }
+}
+
+/* Merges a[0..nA-1] and a[nA..n-1] into aTo. */
+static void mergeRuns(IdemOrder *p, IdemMember *aTo, const IdemMember *a, size_t nA, size_t n) {
+  size_t i = 0, j = nA;
+  assert(nA <= n);
+  while (i < nA && j < n) *aTo++ = isBefore(p, &a[j], &a[i]) ? a[j++] : a[i++];
+  if (i < nA) memcpy(aTo, a + i, (nA - i) * sizeof *a);
+  if (j < n) memcpy(aTo, a + j, (n - j) * sizeof *a);
+}
+
+/* Sorts n members with the help of as many spare ones; returns whichever array holds the result.
+** Merging from the bottom up is never worse than n log n and needs no stack. */
+static IdemMember *sortMembers(IdemOrder *p, IdemMember *a, IdemMember *aSpare, size_t n) {
+  for (size_t i = 0; i < n; i += RUN_LENGTH) {
+    sortRun(p, a + i, n - i < RUN_LENGTH ? n - i : RUN_LENGTH);
+  }
+  for (size_t nRun = RUN_LENGTH; nRun < n; nRun *= 2) {
+    IdemMember *aSwap = a;
+    for (size_t i = 0; i < n; i += 2 * nRun) {
+      size_t nBoth = n - i < 2 * nRun ? n - i : 2 * nRun;
+      mergeRuns(p, aSpare + i, a + i, nBoth < nRun ? nBoth : nRun, nBoth);
+    }
+    a = aSpare;
+    aSpare = aSwap;
+  }
+  return a;
+}
+
+/* The first repeating name of a sorted object: of equal names all but the first repeat. */
+static uint32_t findRepeat(IdemOrder *p, const IdemMember *a, size_t n) {
+  uint32_t iSource = UINT32_MAX;
+  for (size_t i = 1; i < n; i++) {
+    p->bEqual = 0;
+    if (!isBefore(p, &a[i - 1], &a[i]) && p->bEqual && a[i].iSource < iSource) {
+      iSource = a[i].iSource;
+    }
+  }
+  assert(iSource != UINT32_MAX);
+  return iSource;
+}
+
+/* --- objects that close ------------------------------------------------------------------- */
+
+IdemMember *idemOrderPush(IdemOrder *p) {
+  size_t nNeed = (p->nMember + (size_t)1) * sizeof(IdemMember);
+  if (nNeed > p->member.nAlloc && idemBufferReserve(&p->member, nNeed)) return NULL;
+  return (IdemMember *)p->member.a + p->nMember++;
+}
+
+/* Remembers the final order of an object: the members a[0..n-1], but for dropped ones. */
+static int addShuffle(IdemOrder *p, const IdemObject *pObject, const IdemMember *a, size_t n) {
+  Shuffle *pShuffle;
+  Place *aPlace;
+  int eFault = idemBufferReserve(&p->shuffle, (p->nShuffle + (size_t)1) * sizeof *pShuffle);
+  if (!eFault) eFault = idemBufferReserve(&p->place, (p->nPlace + n) * sizeof *aPlace);
+  if (eFault) return eFault;
+  pShuffle = (Shuffle *)p->shuffle.a + p->nShuffle;
+  aPlace = (Place *)p->place.a;
+  pShuffle->iText = pObject->iText;
+  pShuffle->iEnd = pObject->iEnd;
+  pShuffle->iPlace = p->nPlace;
+  pShuffle->nBefore = pObject->nShuffle;
+  for (size_t i = 0; i < n; i++) {
+    if (a[i].bDropped) continue;
+    aPlace[p->nPlace].iText = a[i].iText;
+    aPlace[p->nPlace].iEnd = a[i].iEnd;
+    aPlace[p->nPlace++].nShuffle = a[i].nShuffle;
+  }
+  pShuffle->nPlace = p->nPlace - pShuffle->iPlace;
+  assert(pShuffle->nBefore <= p->nShuffle && pShuffle->iEnd > pShuffle->iText);
+  p->nShuffle++;
+  return IDEM_FAULT_NONE;
+}
+
+int idemOrderClose(IdemOrder *p, const uint8_t *aText, const IdemObject *pObject,
+                   uint32_t *piRepeat) {
+  IdemMember *a = (IdemMember *)p->member.a + pObject->iMember;
+  size_t n = p->nMember - pObject->iMember;
+  size_t i = 1;
+  int eFault;
+
+  assert(n > 0 && pObject->iEnd > pObject->iText);
+  p->aText = aText;
+  p->nMember = pObject->iMember;
+  while (i < n && isBefore(p, &a[i - 1], &a[i])) i++;
+  if (i == n && !pObject->bGap) return IDEM_FAULT_NONE;
+  if (i < n) {
+    eFault = idemBufferReserve(&p->member, (p->nMember + 2 * n) * sizeof *a);
+    if (eFault) return eFault;
+    a = (IdemMember *)p->member.a + p->nMember;
+    p->bEqual = 0;
+    a = sortMembers(p, a, a + n, n);
+    if (p->bEqual) {
+      *piRepeat = findRepeat(p, a, n);
+      return IDEM_FAULT_DUPKEY;
+    }
+  }
+  return addShuffle(p, pObject, a, n);
+}
+
+void idemOrderForget(IdemOrder *p, uint32_t nShuffle) {
+  assert(nShuffle <= p->nShuffle);
+  p->nShuffle = nShuffle;
+  p->nPlace = 0;
+  if (nShuffle > 0) {
+    const Shuffle *pLast = (const Shuffle *)p->shuffle.a + nShuffle - 1;
+    p->nPlace = pLast->iPlace + pLast->nPlace;
+  }
+}
+
+/* --- second pass -------------------------------------------------------------------------- */
+
+/* Copies n bytes to end at pOut; returns where they begin. Short pieces are copied in whole blocks:
+** before both texts there are IDEM_SLACK bytes that may be read and written. */
+static inline uint8_t *copyBefore(uint8_t *pOut, const uint8_t *pFrom, size_t n) {
+  const uint8_t *pFromEnd = pFrom + n;
+  uint8_t *const pStart = pOut - n;
+  if (n > 256) {
+    memcpy(pStart, pFrom, n);
+    return pStart;
+  }
+  for (; pOut > pStart; pOut -= 16, pFromEnd -= 16) memcpy(pOut - 16, pFromEnd - 16, 16);
+  return pStart;
+}
+
+/* Writes the final form of text [iLow,iHigh) so that it ends at pOut; returns where it begins. Works
+** from the end of a range down: the last shuffle in it, if any, is the rightmost of the shuffled
+** objects that lie directly in it. */
+static const uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t iHigh) {
+  const uint8_t *const aText = p->aText;
+  const Shuffle *const aShuffle = p->shuffle.a;
+  const Place *const aPlace = p->place.a;
+  uint32_t nShuffle = p->nShuffle; /* shuffles made before iHigh */
+  IdemJob *pJob = NULL;            /* the innermost job: this range is one of its members */
+  int nJob = 0;
+
+  for (;;) {
+    const Shuffle *pNext = nShuffle > 0 ? &aShuffle[nShuffle - 1] : NULL;
+    uint32_t iFrom;
+    if (pNext != NULL && pNext->iText < iLow) pNext = NULL; /* it is left of this range */
+    iFrom = pNext != NULL ? pNext->iEnd : iLow;
+    assert(iLow <= iFrom && iFrom <= iHigh);
+    pOut = copyBefore(pOut, aText + iFrom, iHigh - iFrom);
+    if (pNext != NULL) { /* go into the object */
+      assert(nJob < IDEM_DEPTH_MAX);
+      pJob = &p->aJob[nJob++];
+      pJob->iShuffle = nShuffle - 1;
+      pJob->nLeft = pNext->nPlace;
+      pJob->iLow = iLow;
+      *--pOut = '}';
+    } else if (nJob == 0) {
+      return pOut;
+    } else if (pJob->nLeft > 0) {
+      *--pOut = ',';
+    }
+    pNext = &aShuffle[pJob->iShuffle];
+    if (pJob->nLeft > 0) { /* its next member to the left */
+      const Place *pPlace = &aPlace[pNext->iPlace + --pJob->nLeft];
+      iLow = pPlace->iText;
+      iHigh = pPlace->iEnd;
+      nShuffle = pPlace->nShuffle;
+    } else { /* what is left of it */
+      *--pOut = '{';
+      iLow = pJob->iLow;
+      iHigh = pNext->iText;
+      nShuffle = pNext->nBefore;
+      pJob = --nJob > 0 ? &p->aJob[nJob - 1] : NULL;
+    }
+  }
+}
+
+int idemOrderWrite(IdemOrder *p, const uint8_t *aText, uint32_t iText, uint32_t iEnd,
+                   const uint8_t **pa, size_t *pn) {
+  uint8_t *pEnd;
+  *pa = aText + iText;
+  *pn = iEnd - iText;
+  if (p->nShuffle == 0) return IDEM_FAULT_NONE;
+  if (idemBufferReserve(&p->final, *pn + IDEM_SLACK)) return IDEM_FAULT_NOMEM;
+  pEnd = (uint8_t *)p->final.a + p->final.nAlloc;
+  p->aText = aText;
+  *pa = writeRange(p, pEnd, iText, iEnd);
+  *pn = (size_t)(pEnd - *pa);
+  return IDEM_FAULT_NONE;
+}
