@@ -70,7 +70,7 @@ BEGIN
 END;
 
 -- A merge is one step, to a root of the same company, and final. The only later change is to follow
--- one's root when that root is itself merged (party_merged does it).
+-- one's root when that root is itself merged (party_follow in 65_bill.sql does it, with the claims).
 CREATE TRIGGER party_merge BEFORE UPDATE ON party
 WHEN NEW.merged_into IS NOT OLD.merged_into
 BEGIN
@@ -83,14 +83,6 @@ BEGIN
    WHERE OLD.merged_into IS NOT NULL
      AND (NEW.merged_into IS NULL
           OR (SELECT merged_into FROM party WHERE id = OLD.merged_into) IS NOT NEW.merged_into);
-END;
-
-CREATE TRIGGER party_merged AFTER UPDATE ON party
-WHEN NEW.merged_into IS NOT OLD.merged_into
-BEGIN
-  UPDATE party SET merged_into = NEW.merged_into WHERE merged_into = NEW.id;
-  SELECT RAISE(ABORT, 'MERGE_INVALID: a merge is one level deep')
-   WHERE EXISTS (SELECT 1 FROM party WHERE merged_into = NEW.id);
 END;
 
 CREATE TRIGGER party_delete BEFORE DELETE ON party

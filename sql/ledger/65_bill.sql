@@ -531,9 +531,13 @@ BEGIN
                   HAVING count(*) > 1);
 END;
 
-CREATE TRIGGER party_bills_follow AFTER UPDATE ON party
+-- First the parties, then the claims: SQLite promises no order between two triggers, hence one.
+CREATE TRIGGER party_follow AFTER UPDATE ON party
 WHEN NEW.merged_into IS NOT OLD.merged_into OR NEW.number_reset <> OLD.number_reset
 BEGIN
+  UPDATE party SET merged_into = NEW.merged_into WHERE merged_into = NEW.id AND NEW.merged_into IS NOT NULL;
+  SELECT RAISE(ABORT, 'MERGE_INVALID: a merge is one level deep')
+   WHERE NEW.merged_into IS NOT NULL AND EXISTS (SELECT 1 FROM party WHERE merged_into = NEW.id);
   UPDATE bill_claim
      SET (supplier_root, reset_year) =
          (SELECT supplier_root, reset_year FROM bill_identity i WHERE i.bill_id = bill_claim.bill_id)
