@@ -93,19 +93,21 @@ int idemConnClaimTables(IdemConn *pConn) {
   return pConn->nClaimTable;
 }
 
-/* Finalises the cached statements, but only those that SQLite still knows. */
+/* Finalises the cached statements, but only those that SQLite still knows. Finalising the holding
+** statement may disconnect idem_call, which comes here again: so the cache is emptied first. */
 static void dropStatements(IdemConn *pConn) {
-  sqlite3_stmt *pNext, *pStmt;
+  sqlite3_stmt *apStmt[IDEM_STMT_COUNT], *pNext, *pStmt;
+  memcpy(apStmt, pConn->apStmt, sizeof(apStmt));
+  memset(pConn->apStmt, 0, sizeof(pConn->apStmt));
   for (pStmt = sqlite3_next_stmt(pConn->db, 0); pStmt; pStmt = pNext) {
     pNext = sqlite3_next_stmt(pConn->db, pStmt);
     for (int i = 0; i < IDEM_STMT_COUNT; i++) {
-      if (pConn->apStmt[i] == pStmt) {
+      if (apStmt[i] == pStmt) {
         sqlite3_finalize(pStmt);
         break;
       }
     }
   }
-  memset(pConn->apStmt, 0, sizeof(pConn->apStmt));
 }
 
 void idemConnGuardUp(IdemConn *pConn, int bClaimTable) {
