@@ -43,15 +43,16 @@ typedef struct Frame {
 } Frame;
 
 struct IdemCanon {
-  IdemScan scan;                /* the input */
-  const IdemPaths *pPaths;      /* NULL if there are none */
-  IdemScope root;               /* what the paths say of the document */
-  uint64_t mFound;              /* selecting paths that found something */
-  IdemBuffer text;              /* the text, from byte IDEM_SLACK on */
-  size_t nText;                 /* bytes the last call used of it, 0 if it failed */
-  int nDepth;                   /* used of aFrame */
-  Frame aFrame[IDEM_DEPTH_MAX]; /* open brackets, outermost first */
-  IdemOrder order;              /* members of open objects, and the order of closed ones */
+  IdemScan scan;                    /* the input */
+  const IdemPaths *pPaths;          /* NULL if there are none */
+  IdemScope root;                   /* what the paths say of the document */
+  uint64_t mFound;                  /* selecting paths that found something */
+  IdemBuffer text;                  /* the text, from byte IDEM_SLACK on */
+  size_t nText;                     /* bytes the last call used of it, 0 if it failed */
+  int nDepth;                       /* open brackets */
+  Frame *pFrame;                    /* the innermost of them */
+  Frame aFrame[1 + IDEM_DEPTH_MAX]; /* all of them, from aFrame[1] on, outermost first */
+  IdemOrder order;                  /* members of open objects, and the order of closed ones */
 };
 
 static inline uint32_t textOffset(const IdemCanon *p, const uint8_t *pOut) {
@@ -89,7 +90,7 @@ static IdemCursor growText(IdemCanon *p, IdemCursor c) {
 
 /* Asks the paths about the child whose value begins at c. aName is NULL for an element. */
 static void enterChild(IdemCanon *p, IdemCursor c, const uint8_t *aName, size_t nName) {
-  Frame *pFrame = &p->aFrame[p->nDepth - 1];
+  Frame *pFrame = p->pFrame;
   size_t n = aName != NULL ? nName : pFrame->iElement++;
   pFrame->child = idemPathsChild(p->pPaths, &pFrame->scope, p->nDepth - 1, aName, n, &p->mFound);
   pFrame->iChild = textOffset(p, c.pOut);
@@ -110,7 +111,7 @@ static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
   if (pMember == NULL) return failWhole(p, IDEM_FAULT_NOMEM);
   pMember->iText = iText;
   pMember->nName = textOffset(p, c.pOut) - iText - 2;
-  pMember->iPrefix = idemOrderPrefix((const uint8_t *)p->text.a + iText + 1, pMember->nName);
+  pMember->iPrefix = idemOrderWord((const uint8_t *)p->text.a + iText + 1, pMember->nName);
   pMember->iSource = (uint32_t)(pSource - p->scan.pStart);
   pMember->bEscaped = (uint8_t)p->scan.bEscaped;
   c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
@@ -126,14 +127,14 @@ static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
 /* Begins the next child of the innermost bracket: afterwards a value must follow. */
 static inline IdemCursor beginChild(IdemCanon *p, IdemCursor c) {
   c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
-  if (p->aFrame[p->nDepth - 1].chClose == '}') return readName(p, c);
+  if (p->pFrame->chClose == '}') return readName(p, c);
   if (p->pPaths != NULL) enterChild(p, c, NULL, 0);
   return c;
 }
 
 /* A value has been read whole: ends it as a child of the innermost bracket. */
 static inline IdemCursor endChild(IdemCanon *p, IdemCursor c) {
-  Frame *pFrame = &p->aFrame[p->nDepth - 1];
+  Frame *pFrame = p->pFrame;
   int bDropped = p->pPaths != NULL && pFrame->child.bDropped;
 
   assert(p->nDepth > 0);
@@ -142,7 +143,7 @@ static inline IdemCursor endChild(IdemCanon *p, IdemCursor c) {
     idemOrderForget(&p->order, pFrame->nChildShuffle);
   }
   if (pFrame->chClose == '}') {
-    IdemMember *pMember = (IdemMember *)p->order.member.a + p->order.nMember - 1;
+    IdemMember *pMember = idemOrderTop(&p->order);
     assert(p->order.nMember > pFrame->object.iMember);
     pMember->iEnd = textOffset(p, c.pOut);
     pMember->nShuffle = p->order.nShuffle;
@@ -158,7 +159,7 @@ static inline IdemCursor endChild(IdemCanon *p, IdemCursor c) {
 /* --- values ------------------------------------------------------------------------------- */
 
 static inline IdemCursor openBracket(IdemCanon *p, IdemCursor c) {
-  Frame *pFrame = &p->aFrame[p->nDepth];
+  Frame *pFrame = p->pFrame + 1;
   if (p->nDepth == IDEM_DEPTH_MAX) return idemScanFail(&p->scan, IDEM_FAULT_DEPTH, c.pIn);
   pFrame->object.iText = textOffset(p, c.pOut);
   pFrame->object.iMember = p->order.nMember;
@@ -170,16 +171,18 @@ static inline IdemCursor openBracket(IdemCanon *p, IdemCursor c) {
     pFrame->iElement = 0;
   }
   p->nDepth++;
+  p->pFrame = pFrame;
   *c.pOut++ = *c.pIn++;
   return c;
 }
 
 static inline IdemCursor closeBracket(IdemCanon *p, IdemCursor c) {
-  Frame *pFrame = &p->aFrame[--p->nDepth];
+  Frame *pFrame = p->pFrame--;
   uint32_t iRepeat = 0;
   int eFault;
 
-  assert(p->nDepth >= 0 && *c.pIn == pFrame->chClose);
+  assert(p->nDepth > 0 && *c.pIn == pFrame->chClose);
+  p->nDepth--;
   c.pIn++;
   if (c.pOut[-1] == ',') c.pOut--;
   *c.pOut++ = pFrame->chClose;
@@ -226,7 +229,7 @@ static inline IdemCursor closeBrackets(IdemCanon *p, IdemCursor c) {
       c.pIn++;
       break;
     }
-    if (*c.pIn != p->aFrame[p->nDepth - 1].chClose) return failByte(p, c.pIn);
+    if (*c.pIn != p->pFrame->chClose) return failByte(p, c.pIn);
     c = closeBracket(p, c);
     if (c.pIn == NULL) break;
     if (p->nDepth > 0) c = endChild(p, c);
@@ -244,7 +247,7 @@ static IdemCursor readDocument(IdemCanon *p, IdemCursor c) {
     if (c.pIn == NULL) return c;
     if (p->nDepth > nDepth) {
       c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
-      bEnded = c.pIn < p->scan.pEnd && *c.pIn == p->aFrame[nDepth].chClose;
+      bEnded = c.pIn < p->scan.pEnd && *c.pIn == p->pFrame->chClose;
     } else if (nDepth > 0) {
       c = endChild(p, c);
     }
@@ -284,7 +287,7 @@ void idemCanonTrim(IdemCanon *p) {
 }
 
 /* Reads the document, looks whether the paths found anything, writes the final text. */
-static void canonicalise(IdemCanon *p, const uint8_t **pa, size_t *pn) {
+static void canonicalise(IdemCanon *p, uint8_t **pa, size_t *pn) {
   IdemCursor c = {p->scan.pStart, NULL};
 
   if (p->text.a != NULL) c.pOut = (uint8_t *)p->text.a + IDEM_SLACK;
@@ -303,7 +306,7 @@ static void canonicalise(IdemCanon *p, const uint8_t **pa, size_t *pn) {
   }
 }
 
-int idemCanonRun(IdemCanon *p, const IdemPaths *pPaths, const void *a, size_t n, const uint8_t **pa,
+int idemCanonRun(IdemCanon *p, const IdemPaths *pPaths, const void *a, size_t n, uint8_t **pa,
                  size_t *pn, IdemFault *pFault) {
   static const uint8_t aNothing[1]; /* an empty BLOB may come as NULL */
   assert(a != NULL || n == 0);
@@ -314,6 +317,7 @@ int idemCanonRun(IdemCanon *p, const IdemPaths *pPaths, const void *a, size_t n,
   p->mFound = 0;
   p->nText = 0;
   p->nDepth = 0;
+  p->pFrame = p->aFrame;
   idemOrderReset(&p->order);
   canonicalise(p, pa, pn);
   *pFault = p->scan.fault;

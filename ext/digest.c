@@ -127,6 +127,11 @@ void idemDigestFree(IdemDigest *p) {
   sqlite3_free(p);
 }
 
+const char *idemDigestPrefix(int eForm) {
+  assert(eForm >= 0 && eForm < IDEM_FORM_COUNT);
+  return azPrefix[eForm];
+}
+
 int idemDigestSha256(IdemDigest *p, int eForm, const void *a, size_t n,
                      unsigned char out[IDEM_DIGEST_SIZE]) {
   unsigned nOut = 0;

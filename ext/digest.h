@@ -33,6 +33,10 @@ int idemDigestNew(IdemDigest **pp);
 /* Frees what idemDigestNew made; NULL is fine. */
 void idemDigestFree(IdemDigest *p);
 
+/* The prefix of a form. Whoever has room before the bytes may put it there, and hash under
+** IDEM_FORM_NONE: that is the same digest, a little sooner. */
+const char *idemDigestPrefix(int eForm);
+
 /* SHA-256 of the prefix of form eForm followed by a[0..n-1]. */
 int idemDigestSha256(IdemDigest *p, int eForm, const void *a, size_t n,
                      unsigned char out[IDEM_DIGEST_SIZE]);

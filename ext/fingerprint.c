@@ -121,8 +121,9 @@ static void failDigest(const Call *p, int rc) {
 /* --- arguments ---------------------------------------------------------------------------- */
 
 /* The bytes of a TEXT or BLOB. SQLITE_NOMEM if they had to be converted and could not. */
-static int valueBytes(sqlite3_value *pValue, const void **pa, size_t *pn) {
-  int bText = sqlite3_value_type(pValue) == SQLITE_TEXT;
+static int valueBytes(sqlite3_value *pValue, int eType, const void **pa, size_t *pn) {
+  int bText = eType == SQLITE_TEXT;
+  assert(bText || eType == SQLITE_BLOB);
   *pa = bText ? (const void *)sqlite3_value_text(pValue) : sqlite3_value_blob(pValue);
   *pn = (size_t)sqlite3_value_bytes(pValue);
   if (*pa != NULL) return SQLITE_OK;
@@ -171,7 +172,7 @@ static int getPaths(const Call *p, IdemPaths **pp, int *pbFresh) {
 
 /* The canonical text of the payload. 0 if there is none: then the result, NULL or an error, is set.
 ** The text lives until the canonicaliser's next call. */
-static int canonicalText(const Call *p, const uint8_t **pa, size_t *pn) {
+static int canonicalText(const Call *p, uint8_t **pa, size_t *pn) {
   IdemPaths *pPaths;
   IdemFault fault = {IDEM_FAULT_NONE, 0};
   const void *aPayload;
@@ -184,7 +185,7 @@ static int canonicalText(const Call *p, const uint8_t **pa, size_t *pn) {
   if (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) {
     failKind(p, IDEM_FAULT_TYPE);
   } else if (eType != SQLITE_NULL) {
-    if (valueBytes(p->pPayload, &aPayload, &nPayload) != SQLITE_OK) {
+    if (valueBytes(p->pPayload, eType, &aPayload, &nPayload) != SQLITE_OK) {
       failKind(p, IDEM_FAULT_NOMEM);
     } else if (idemCanonRun(p->pOwn->pCanon, pPaths, aPayload, nPayload, pa, pn, &fault)) {
       failFault(p, fault);
@@ -193,6 +194,16 @@ static int canonicalText(const Call *p, const uint8_t **pa, size_t *pn) {
   /* Only now: SQLite may free at once what it is given. */
   if (bFresh) sqlite3_set_auxdata(p->pCtx, p->iPathArg, pPaths, idemPathsFree);
   return *pa != NULL;
+}
+
+/* SHA-256 of the prefix of form eForm and the canonical text a[0..n-1], before which there is room
+** for the prefix. */
+static int digestText(const Call *p, int eForm, uint8_t *a, size_t n, unsigned char *aDigest) {
+  const char *zPrefix = idemDigestPrefix(eForm);
+  size_t nPrefix = strlen(zPrefix);
+  assert(nPrefix <= IDEM_SLACK);
+  memcpy(a - nPrefix, zPrefix, nPrefix);
+  return idemDigestSha256(p->pOwn->pDigest, IDEM_FORM_NONE, a - nPrefix, n + nPrefix, aDigest);
 }
 
 /* Fills in what the functions over JSON have in common. 0, with the error reported, if arguments
@@ -231,13 +242,13 @@ static void resultDigest(sqlite3_context *pCtx, const char *zPrefix, const unsig
 void idemFnFingerprint(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   Call call;
   unsigned char aDigest[IDEM_DIGEST_SIZE];
-  const uint8_t *a;
+  uint8_t *a;
   size_t n;
   int rc;
 
   if (!startCall(&call, pCtx, "idem_fingerprint", 0, nArg, apArg)) return;
   if (canonicalText(&call, &a, &n)) {
-    rc = idemDigestSha256(call.pOwn->pDigest, IDEM_FORM_JSON, a, n, aDigest);
+    rc = digestText(&call, IDEM_FORM_JSON, a, n, aDigest);
     if (rc == SQLITE_OK) {
       resultDigest(pCtx, "idem1:", aDigest);
     } else {
@@ -262,7 +273,7 @@ void idemFnFingerprintRaw(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg
              sqlite3_mprintf("%s: type at byte 0: the bytes must be TEXT or BLOB", call.zFunction));
     return;
   }
-  rc = valueBytes(call.pPayload, &a, &n);
+  rc = valueBytes(call.pPayload, eType, &a, &n);
   if (rc == SQLITE_OK) rc = idemDigestSha256(call.pOwn->pDigest, IDEM_FORM_RAW, a, n, aDigest);
   if (rc == SQLITE_OK) {
     resultDigest(pCtx, "idemr1:", aDigest);
@@ -275,7 +286,7 @@ void idemFnHmacFingerprint(sqlite3_context *pCtx, int nArg, sqlite3_value **apAr
   Call call;
   unsigned char aDigest[IDEM_DIGEST_SIZE];
   const void *aSecret;
-  const uint8_t *a;
+  uint8_t *a;
   size_t nSecret, n;
   int eType, rc;
 
@@ -287,7 +298,7 @@ void idemFnHmacFingerprint(sqlite3_context *pCtx, int nArg, sqlite3_value **apAr
                              call.zFunction, IDEM_SECRET_MIN));
     return;
   }
-  if (valueBytes(apArg[0], &aSecret, &nSecret) != SQLITE_OK) {
+  if (valueBytes(apArg[0], eType, &aSecret, &nSecret) != SQLITE_OK) {
     failKind(&call, IDEM_FAULT_NOMEM);
     return;
   }
@@ -310,7 +321,7 @@ void idemFnHmacFingerprint(sqlite3_context *pCtx, int nArg, sqlite3_value **apAr
 
 void idemFnCanonical(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   Call call;
-  const uint8_t *a;
+  uint8_t *a;
   size_t n;
 
   if (!startCall(&call, pCtx, "idem_canonical", 0, nArg, apArg)) return;

@@ -25,13 +25,7 @@
 #include <assert.h>
 #include <string.h>
 
-#if defined(__SSE2__) && defined(__GNUC__)
-#include <emmintrin.h>
-#define IDEM_BLOCK 16
-
-/* Number of bytes before the first whose bit is set in a 16-bit mask that is not 0. */
-#define firstBit(m) ((size_t)__builtin_ctz((unsigned)(m)))
-
+#ifdef IDEM_BLOCK
 static __m128i loadBlock(const uint8_t *p) {
   return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
@@ -60,7 +54,7 @@ const uint8_t *idemSkipBlanks(const uint8_t *pIn, const uint8_t *pEnd) {
     __m128i feed = _mm_cmpeq_epi8(v, _mm_set1_epi8('\n'));
     __m128i ret = _mm_cmpeq_epi8(v, _mm_set1_epi8('\r'));
     int m = _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(space, tab), _mm_or_si128(feed, ret)));
-    if (m != 0xffff) return pIn + firstBit(~m);
+    if (m != 0xffff) return pIn + idemFirstBit(~m);
     pIn += IDEM_BLOCK;
   }
 #endif
@@ -75,13 +69,8 @@ const uint8_t *idemSkipBlanks(const uint8_t *pIn, const uint8_t *pEnd) {
 static inline IdemCursor copyPlain(IdemCursor c, const uint8_t *pEnd) {
 #ifdef IDEM_BLOCK
   while (pEnd - c.pIn >= IDEM_BLOCK) {
-    __m128i v = loadBlock(c.pIn);
-    __m128i quote = _mm_cmpeq_epi8(v, _mm_set1_epi8('"'));
-    __m128i slash = _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'));
-    __m128i other = _mm_cmplt_epi8(v, _mm_set1_epi8(' ')); /* signed: 0x80 and more count too */
-    int m = _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, slash), other));
-    size_t n = m ? firstBit(m) : IDEM_BLOCK;
-    storeBlock(c.pOut, v);
+    int m = idemCopyBlock(c.pOut, c.pIn);
+    size_t n = m != 0 ? idemFirstBit(m) : IDEM_BLOCK;
     c.pIn += n;
     c.pOut += n;
     if (m) return c;
@@ -222,16 +211,10 @@ IdemCursor idemScanChars(IdemScan *p, IdemCursor c, int bRawControl) {
   }
 }
 
-IdemCursor idemScanString(IdemScan *p, IdemCursor c) {
-  assert(c.pIn < p->pEnd && *c.pIn == '"');
-  c.pIn++;
-  *c.pOut++ = '"';
-  c = copyPlain(c, p->pEnd);
-  if (c.pIn == p->pEnd || *c.pIn != '"') {
-    c = idemScanChars(p, c, 0);
-    if (c.pIn == NULL) return c;
-    if (c.pIn == p->pEnd) return idemScanFail(p, IDEM_FAULT_EOF, p->pEnd);
-  }
+IdemCursor idemScanStringRest(IdemScan *p, IdemCursor c) {
+  c = idemScanChars(p, c, 0);
+  if (c.pIn == NULL) return c;
+  if (c.pIn == p->pEnd) return idemScanFail(p, IDEM_FAULT_EOF, p->pEnd);
   assert(*c.pIn == '"');
   c.pIn++;
   *c.pOut++ = '"';
@@ -252,7 +235,7 @@ static inline IdemCursor copyDigits(IdemCursor c, const uint8_t *pEnd) {
     __m128i low = _mm_cmplt_epi8(v, _mm_set1_epi8('0')); /* signed: 0x80 and more count too */
     __m128i high = _mm_cmpgt_epi8(v, _mm_set1_epi8('9'));
     int m = _mm_movemask_epi8(_mm_or_si128(low, high));
-    size_t n = m ? firstBit(m) : IDEM_BLOCK;
+    size_t n = m ? idemFirstBit(m) : IDEM_BLOCK;
     storeBlock(c.pOut, v);
     c.pIn += n;
     c.pOut += n;

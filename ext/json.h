@@ -9,8 +9,14 @@
 #ifndef IDEM_JSON_H
 #define IDEM_JSON_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#if defined(__SSE2__) && defined(__GNUC__)
+#include <emmintrin.h>
+#define IDEM_BLOCK 16 /* bytes looked at in one go; not defined where that cannot be done */
+#endif
 
 #define IDEM_EXPONENT_MAX  999999999 /* largest power of ten, of either sign, of a first digit */
 #define IDEM_NUMBER_GROWTH 24        /* "1e20" becomes 21 digits; "-1e-6" becomes "-0.000001" */
@@ -62,9 +68,12 @@ typedef struct IdemCursor {
 /* Notes the first fault; returns a cursor whose pIn is NULL. */
 IdemCursor idemScanFail(IdemScan *p, int eKind, const uint8_t *pWhere);
 
+/* The rest of a string, of which the cursor has passed the opening quote and perhaps more. */
+IdemCursor idemScanStringRest(IdemScan *p, IdemCursor c);
+
 /* Each reads one token at c.pIn < pEnd and writes its canonical spelling. The first byte decides
 ** which to call: '"', '-' or a digit, a letter. idemScanLiteral refuses every other byte. */
-IdemCursor idemScanString(IdemScan *p, IdemCursor c);
+static inline IdemCursor idemScanString(IdemScan *p, IdemCursor c);
 IdemCursor idemScanNumber(IdemScan *p, IdemCursor c);
 IdemCursor idemScanLiteral(IdemScan *p, IdemCursor c);
 
@@ -84,6 +93,45 @@ const uint8_t *idemSkipBlanks(const uint8_t *pIn, const uint8_t *pEnd);
 /* The same; almost always there is none, or one space, and then no call. */
 static inline const uint8_t *idemSkipSpace(const uint8_t *pIn, const uint8_t *pEnd) {
   return pIn < pEnd && *pIn <= ' ' ? idemSkipBlanks(pIn, pEnd) : pIn;
+}
+
+#ifdef IDEM_BLOCK
+/* Number of bytes before the first whose bit is set in a mask that is not 0. */
+static inline size_t idemFirstBit(int m) {
+  return (size_t)__builtin_ctz((unsigned)m);
+}
+
+/* Copies a block. Returns the bits of the bytes in it that are not plain: quotes, backslashes,
+** control characters, and bytes of longer characters. */
+static inline int idemCopyBlock(uint8_t *pOut, const uint8_t *pIn) {
+  __m128i v = _mm_loadu_si128((const __m128i *)(const void *)pIn);
+  __m128i quote = _mm_cmpeq_epi8(v, _mm_set1_epi8('"'));
+  __m128i slash = _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'));
+  __m128i other = _mm_cmplt_epi8(v, _mm_set1_epi8(' ')); /* signed: 0x80 and more count too */
+  _mm_storeu_si128((__m128i *)(void *)pOut, v);
+  return _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, slash), other));
+}
+#endif
+
+/* Most strings are short and plain: those are read here, without a call. */
+static inline IdemCursor idemScanString(IdemScan *p, IdemCursor c) {
+  assert(c.pIn < p->pEnd && *c.pIn == '"');
+  c.pIn++;
+  *c.pOut++ = '"';
+#ifdef IDEM_BLOCK
+  if (p->pEnd - c.pIn >= IDEM_BLOCK) {
+    int m = idemCopyBlock(c.pOut, c.pIn);
+    size_t n = m != 0 ? idemFirstBit(m) : IDEM_BLOCK;
+    c.pIn += n;
+    c.pOut += n;
+    if (m != 0 && *c.pIn == '"') {
+      c.pIn++;
+      *c.pOut++ = '"';
+      return c;
+    }
+  }
+#endif
+  return idemScanStringRest(p, c);
 }
 
 #endif

@@ -34,7 +34,8 @@
 #include "idem_int.h"
 
 /* Runs of this many members are sorted by insertion before they are merged. */
-#define RUN_LENGTH 12
+#define RUN_LENGTH  16
+#define WORD_NUMBER UINT64_C(0xff) /* the bits of a word that hold a member's number in its run */
 
 /* A member of a shuffled object, in its final place. */
 typedef struct Place {
@@ -82,6 +83,7 @@ size_t idemOrderMemory(const IdemOrder *p) {
 
 void idemOrderFree(IdemOrder *p) {
   idemBufferFree(&p->member);
+  p->nMemberMax = 0;
   idemBufferFree(&p->place);
   idemBufferFree(&p->shuffle);
   idemBufferFree(&p->final);
@@ -89,32 +91,7 @@ void idemOrderFree(IdemOrder *p) {
 
 /* --- the order of names ------------------------------------------------------------------- */
 
-/* A byte of a name, such that the order of the results is the order of names. */
-static inline uint64_t byteOrder(uint64_t b) {
-  return b < 0xee ? b : b < 0xf0 ? b + 5 : b - 2;
-}
-
-/* The next eight bytes at a, or n if fewer are left, as a number whose order is that of names:
-** first byte highest, zeros after the end. */
-static inline uint64_t nameWord(const uint8_t *a, size_t n) {
-  uint64_t w = (uint64_t)a[0] << 56 | (uint64_t)a[1] << 48 | (uint64_t)a[2] << 40 |
-               (uint64_t)a[3] << 32 | (uint64_t)a[4] << 24 | (uint64_t)a[5] << 16 |
-               (uint64_t)a[6] << 8 | (uint64_t)a[7];
-  if (n < 8) w = n == 0 ? 0 : w & ~UINT64_C(0) << (64 - 8 * n);
-  if ((w & UINT64_C(0x8080808080808080)) != 0) {
-    uint64_t wPlain = w;
-    w = 0;
-    for (int nShift = 0; nShift < 64; nShift += 8)
-      w |= byteOrder(wPlain >> nShift & 0xff) << nShift;
-  }
-  return w;
-}
-
-uint64_t idemOrderPrefix(const uint8_t *a, size_t n) {
-  return nameWord(a, n);
-}
-
-/* The next byte of a name that has escapes, decoded and as byteOrder has it; -1 at its end. */
+/* The next byte of a name that has escapes, decoded and as idemOrderByte has it; -1 at its end. */
 static int nextByte(const uint8_t **pp, const uint8_t *pEnd) {
   static const char zLetter[] = "bfnrt";
   static const char zMeaning[] = "\b\f\n\r\t";
@@ -124,7 +101,7 @@ static int nextByte(const uint8_t **pp, const uint8_t *pEnd) {
   if (p == pEnd) return -1;
   if (*p != '\\') {
     *pp = p + 1;
-    return (int)byteOrder(*p);
+    return (int)idemOrderByte(*p);
   }
   assert(pEnd - p >= 2);
   *pp = p + 2;
@@ -152,8 +129,8 @@ static int compareWhole(const IdemOrder *p, const IdemMember *pA, const IdemMemb
     return iA - iB;
   }
   for (size_t i = 8; i < nA && i < nB; i += 8) {
-    uint64_t wA = nameWord(a + i, nA - i);
-    uint64_t wB = nameWord(b + i, nB - i);
+    uint64_t wA = idemOrderWord(a + i, nA - i);
+    uint64_t wB = idemOrderWord(b + i, nB - i);
     if (wA != wB) return wA < wB ? -1 : 1;
   }
   return nA < nB ? -1 : nA > nB;
@@ -171,14 +148,41 @@ static inline int isBefore(IdemOrder *p, const IdemMember *pB, const IdemMember 
   return iOrder < 0;
 }
 
-/* Sorts a short run in place. Equal names keep their order. */
-static void sortRun(IdemOrder *p, IdemMember *a, size_t n) {
+/* Sorts members in place, one after the other. Equal names keep their order. */
+static void insertMembers(IdemOrder *p, IdemMember *a, size_t n) {
   for (size_t i = 1; i < n; i++) {
     IdemMember x = a[i];
     size_t j = i;
     for (; j > 0 && isBefore(p, &x, &a[j - 1]); j--) a[j] = a[j - 1];
     a[j] = x;
   }
+}
+
+/* Sorts the numbers of at most RUN_LENGTH members, as single words of seven bytes of the name and
+** the member's number. That is quick, and nearly always decides; returns 0 if it does not. */
+static int sortWords(uint64_t *aWord, const IdemMember *a, size_t n) {
+  int bEscaped = a[0].bEscaped;
+  int bTie = 0;
+
+  assert(n > 0 && n <= RUN_LENGTH);
+  aWord[0] = a[0].iPrefix & ~WORD_NUMBER;
+  for (size_t i = 1; i < n; i++) {
+    uint64_t w = (a[i].iPrefix & ~WORD_NUMBER) | i;
+    size_t j = i;
+    for (; j > 0 && w < aWord[j - 1]; j--) aWord[j] = aWord[j - 1];
+    aWord[j] = w;
+    bEscaped |= a[i].bEscaped;
+  }
+  for (size_t i = 1; i < n; i++) bTie |= (aWord[i] ^ aWord[i - 1]) <= WORD_NUMBER;
+  return !(bEscaped | bTie);
+}
+
+/* Sorts a run of members into aTo. */
+static void sortRun(IdemOrder *p, IdemMember *aTo, const IdemMember *a, size_t n) {
+  uint64_t aWord[RUN_LENGTH];
+  int bDecided = sortWords(aWord, a, n);
+  for (size_t i = 0; i < n; i++) aTo[i] = a[aWord[i] & WORD_NUMBER];
+  if (!bDecided) insertMembers(p, aTo, n);
 }
 
 /* Merges a[0..nA-1] and a[nA..n-1] into aTo. */
@@ -194,18 +198,18 @@ static void mergeRuns(IdemOrder *p, IdemMember *aTo, const IdemMember *a, size_t
 ** Merging from the bottom up is never worse than n log n and needs no stack. */
 static IdemMember *sortMembers(IdemOrder *p, IdemMember *a, IdemMember *aSpare, size_t n) {
   for (size_t i = 0; i < n; i += RUN_LENGTH) {
-    sortRun(p, a + i, n - i < RUN_LENGTH ? n - i : RUN_LENGTH);
+    sortRun(p, aSpare + i, a + i, n - i < RUN_LENGTH ? n - i : RUN_LENGTH);
   }
   for (size_t nRun = RUN_LENGTH; nRun < n; nRun *= 2) {
-    IdemMember *aSwap = a;
+    IdemMember *aSorted = aSpare;
+    aSpare = a;
+    a = aSorted;
     for (size_t i = 0; i < n; i += 2 * nRun) {
       size_t nBoth = n - i < 2 * nRun ? n - i : 2 * nRun;
       mergeRuns(p, aSpare + i, a + i, nBoth < nRun ? nBoth : nRun, nBoth);
     }
-    a = aSpare;
-    aSpare = aSwap;
   }
-  return a;
+  return aSpare;
 }
 
 /* The first repeating name of a sorted object: of equal names all but the first repeat. */
@@ -223,31 +227,42 @@ static uint32_t findRepeat(IdemOrder *p, const IdemMember *a, size_t n) {
 
 /* --- objects that close ------------------------------------------------------------------- */
 
-IdemMember *idemOrderPush(IdemOrder *p) {
-  size_t nNeed = (p->nMember + (size_t)1) * sizeof(IdemMember);
-  if (nNeed > p->member.nAlloc && idemBufferReserve(&p->member, nNeed)) return NULL;
-  return (IdemMember *)p->member.a + p->nMember++;
+/* Makes room for n members. */
+static int reserveMembers(IdemOrder *p, size_t n) {
+  int eFault = idemBufferReserve(&p->member, n * sizeof(IdemMember));
+  size_t nMax = p->member.nAlloc / sizeof(IdemMember);
+  p->nMemberMax = nMax < UINT32_MAX ? (uint32_t)nMax : UINT32_MAX;
+  return eFault;
 }
 
-/* Remembers the final order of an object: the members a[0..n-1], but for dropped ones. */
-static int addShuffle(IdemOrder *p, const IdemObject *pObject, const IdemMember *a, size_t n) {
+int idemOrderGrow(IdemOrder *p) {
+  return reserveMembers(p, p->nMember + (size_t)1);
+}
+
+/* Remembers the final order of an object: the members a[0..n-1], but for dropped ones; in the order
+** of aWord, unless that is NULL. */
+static int addShuffle(IdemOrder *p, const IdemObject *pObject, const IdemMember *a,
+                      const uint64_t *aWord, size_t n) {
   Shuffle *pShuffle;
-  Place *aPlace;
+  Place *pPlace;
   int eFault = idemBufferReserve(&p->shuffle, (p->nShuffle + (size_t)1) * sizeof *pShuffle);
-  if (!eFault) eFault = idemBufferReserve(&p->place, (p->nPlace + n) * sizeof *aPlace);
+  if (!eFault) eFault = idemBufferReserve(&p->place, (p->nPlace + n) * sizeof *pPlace);
   if (eFault) return eFault;
   pShuffle = (Shuffle *)p->shuffle.a + p->nShuffle;
-  aPlace = (Place *)p->place.a;
+  pPlace = (Place *)p->place.a + p->nPlace;
   pShuffle->iText = pObject->iText;
   pShuffle->iEnd = pObject->iEnd;
   pShuffle->iPlace = p->nPlace;
   pShuffle->nBefore = pObject->nShuffle;
   for (size_t i = 0; i < n; i++) {
-    if (a[i].bDropped) continue;
-    aPlace[p->nPlace].iText = a[i].iText;
-    aPlace[p->nPlace].iEnd = a[i].iEnd;
-    aPlace[p->nPlace++].nShuffle = a[i].nShuffle;
+    const IdemMember *pMember = &a[aWord != NULL ? aWord[i] & WORD_NUMBER : i];
+    if (pMember->bDropped) continue;
+    pPlace->iText = pMember->iText;
+    pPlace->iEnd = pMember->iEnd;
+    pPlace->nShuffle = pMember->nShuffle;
+    pPlace++;
   }
+  p->nPlace = (uint32_t)(pPlace - (Place *)p->place.a);
   pShuffle->nPlace = p->nPlace - pShuffle->iPlace;
   assert(pShuffle->nBefore <= p->nShuffle && pShuffle->iEnd > pShuffle->iText);
   p->nShuffle++;
@@ -258,16 +273,17 @@ int idemOrderClose(IdemOrder *p, const uint8_t *aText, const IdemObject *pObject
                    uint32_t *piRepeat) {
   IdemMember *a = (IdemMember *)p->member.a + pObject->iMember;
   size_t n = p->nMember - pObject->iMember;
+  uint64_t aWord[RUN_LENGTH];
   size_t i = 1;
-  int eFault;
 
   assert(n > 0 && pObject->iEnd > pObject->iText);
   p->aText = aText;
   p->nMember = pObject->iMember;
   while (i < n && isBefore(p, &a[i - 1], &a[i])) i++;
   if (i == n && !pObject->bGap) return IDEM_FAULT_NONE;
+  if (n <= RUN_LENGTH && sortWords(aWord, a, n)) return addShuffle(p, pObject, a, aWord, n);
   if (i < n) {
-    eFault = idemBufferReserve(&p->member, (p->nMember + 2 * n) * sizeof *a);
+    int eFault = reserveMembers(p, p->nMember + 2 * n);
     if (eFault) return eFault;
     a = (IdemMember *)p->member.a + p->nMember;
     p->bEqual = 0;
@@ -277,7 +293,7 @@ int idemOrderClose(IdemOrder *p, const uint8_t *aText, const IdemObject *pObject
       return IDEM_FAULT_DUPKEY;
     }
   }
-  return addShuffle(p, pObject, a, n);
+  return addShuffle(p, pObject, a, NULL, n);
 }
 
 void idemOrderForget(IdemOrder *p, uint32_t nShuffle) {
@@ -308,7 +324,7 @@ static inline uint8_t *copyBefore(uint8_t *pOut, const uint8_t *pFrom, size_t n)
 /* Writes the final form of text [iLow,iHigh) so that it ends at pOut; returns where it begins. Works
 ** from the end of a range down: the last shuffle in it, if any, is the rightmost of the shuffled
 ** objects that lie directly in it. */
-static const uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t iHigh) {
+static uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t iHigh) {
   const uint8_t *const aText = p->aText;
   const Shuffle *const aShuffle = p->shuffle.a;
   const Place *const aPlace = p->place.a;
@@ -351,8 +367,8 @@ static const uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uin
   }
 }
 
-int idemOrderWrite(IdemOrder *p, const uint8_t *aText, uint32_t iText, uint32_t iEnd,
-                   const uint8_t **pa, size_t *pn) {
+int idemOrderWrite(IdemOrder *p, uint8_t *aText, uint32_t iText, uint32_t iEnd, uint8_t **pa,
+                   size_t *pn) {
   uint8_t *pEnd;
   *pa = aText + iText;
   *pn = iEnd - iText;

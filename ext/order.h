@@ -20,7 +20,7 @@ typedef struct IdemBuffer {
 
 /* A member of an object that is still open. Offsets are into the text. */
 typedef struct IdemMember {
-  uint64_t iPrefix;  /* first eight bytes of the name, by idemOrderPrefix */
+  uint64_t iPrefix;  /* first eight bytes of the name, by idemOrderWord */
   uint32_t iText;    /* the name's opening quote */
   uint32_t nName;    /* bytes of the name as written, without the quotes */
   uint32_t iEnd;     /* one past the value */
@@ -54,6 +54,7 @@ typedef struct IdemOrder {
   IdemBuffer shuffle;           /* shuffled objects, in the order they closed */
   IdemBuffer final;             /* the second pass's output, at its end */
   uint32_t nMember;             /* used of member */
+  uint32_t nMemberMax;          /* members there is room for */
   uint32_t nPlace;              /* used of place */
   uint32_t nShuffle;            /* used of shuffle */
   int bEqual;                   /* a comparison of two names found them equal */
@@ -73,12 +74,41 @@ void idemOrderReset(IdemOrder *p);
 size_t idemOrderMemory(const IdemOrder *p);
 void idemOrderFree(IdemOrder *p);
 
-/* The first eight bytes of a name as a number whose order is that of names. Reads eight bytes
-** whatever n is. */
-uint64_t idemOrderPrefix(const uint8_t *a, size_t n);
+/* A byte of a name, such that the order of the results is the order of names. */
+static inline uint64_t idemOrderByte(uint64_t b) {
+  return b < 0xee ? b : b < 0xf0 ? b + 5 : b - 2;
+}
+
+/* The next eight bytes of a name, or n if fewer are left, as a number whose order is that of names:
+** first byte highest, zeros after the end. Reads eight bytes whatever n is. */
+static inline uint64_t idemOrderWord(const uint8_t *a, size_t n) {
+  uint64_t w = (uint64_t)a[0] << 56 | (uint64_t)a[1] << 48 | (uint64_t)a[2] << 40 |
+               (uint64_t)a[3] << 32 | (uint64_t)a[4] << 24 | (uint64_t)a[5] << 16 |
+               (uint64_t)a[6] << 8 | (uint64_t)a[7];
+  if (n < 8) w &= ~(~UINT64_C(0) >> 8 * n);
+  if ((w & UINT64_C(0x8080808080808080)) != 0) {
+    uint64_t wPlain = w;
+    w = 0;
+    for (int nShift = 0; nShift < 64; nShift += 8) {
+      w |= idemOrderByte(wPlain >> nShift & 0xff) << nShift;
+    }
+  }
+  return w;
+}
+
+/* Makes room for one member more. */
+int idemOrderGrow(IdemOrder *p);
 
 /* One member more; NULL if there is no memory. The caller fills it in. */
-IdemMember *idemOrderPush(IdemOrder *p);
+static inline IdemMember *idemOrderPush(IdemOrder *p) {
+  if (p->nMember == p->nMemberMax && idemOrderGrow(p)) return NULL;
+  return (IdemMember *)p->member.a + p->nMember++;
+}
+
+/* The member pushed last. */
+static inline IdemMember *idemOrderTop(const IdemOrder *p) {
+  return (IdemMember *)p->member.a + p->nMember - 1;
+}
 
 /* Puts the members of an object that closes in order, and pops them. IDEM_FAULT_NONE, _NOMEM, or
 ** _DUPKEY with the offset in the input of the first repeating name in *piRepeat. */
@@ -89,8 +119,8 @@ int idemOrderClose(IdemOrder *p, const uint8_t *aText, const IdemObject *pObject
 void idemOrderForget(IdemOrder *p, uint32_t nShuffle);
 
 /* Writes text [iText,iEnd) with every object in its final order. IDEM_FAULT_NONE or _NOMEM. The
-** result lives until the next use. */
-int idemOrderWrite(IdemOrder *p, const uint8_t *aText, uint32_t iText, uint32_t iEnd,
-                   const uint8_t **pa, size_t *pn);
+** result lives until the next use, and has IDEM_SLACK bytes before it that may be written. */
+int idemOrderWrite(IdemOrder *p, uint8_t *aText, uint32_t iText, uint32_t iEnd, uint8_t **pa,
+                   size_t *pn);
 
 #endif
