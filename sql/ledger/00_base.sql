@@ -71,6 +71,10 @@ CREATE TABLE report_as_of (
 
 INSERT INTO report_as_of (id, as_of) VALUES (1, NULL);
 
+-- Keys -------------------------------------------------------------------------------------------
+
+CREATE INDEX override_log_subject ON override_log (company_id, kind, subject_id);
+
 -- Guards -----------------------------------------------------------------------------------------
 
 CREATE TRIGGER currency_insert BEFORE INSERT ON currency

@@ -4,7 +4,7 @@
 --     the posting code runs twice. At most one reversal per entry.
 --   * An entry is written in one transaction: entry, lines, seal. The seal tests it (two lines or
 --     more, sum of base amounts zero, day open, accounts usable) and closes it. SQLite has no
---     deferred CHECK, so `seal` repeats the id as a deferred foreign key to journal_seal: with
+--     deferred CHECK, so the id is also a deferred foreign key to journal_seal: with
 --     foreign_keys on, COMMIT fails while an entry is unsealed, and the transaction stays open to be
 --     mended or rolled back. With foreign_keys off an unsealed entry can be committed; it is then in
 --     no report but integrity_report.
@@ -19,7 +19,9 @@
 -- Tables -----------------------------------------------------------------------------------------
 
 CREATE TABLE journal_entry (
-  id           INTEGER PRIMARY KEY CHECK (id > 0),
+  -- Also a foreign key to its own seal: deferred, so that COMMIT fails while the seal is missing.
+  id           INTEGER PRIMARY KEY CHECK (id > 0)
+                 REFERENCES journal_seal (entry_id) DEFERRABLE INITIALLY DEFERRED,
   company_id   INTEGER NOT NULL REFERENCES company (id),
   entry_date   TEXT    NOT NULL CHECK (entry_date IS date(entry_date, '+0 days')),
   journal      TEXT    NOT NULL DEFAULT 'general' CHECK (journal <> ''),
@@ -30,8 +32,7 @@ CREATE TABLE journal_entry (
   purpose      TEXT    NOT NULL CHECK (purpose <> '' AND purpose = trim(purpose)),
   memo         TEXT    NOT NULL DEFAULT '',
   reverses_id  INTEGER REFERENCES journal_entry (id) CHECK (reverses_id <> id),
-  created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),
-  seal         INTEGER AS (id) VIRTUAL REFERENCES journal_seal (entry_id) DEFERRABLE INITIALLY DEFERRED
+  created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
 
 -- Signed: debit > 0, credit < 0. amount is in the line's currency, base_amount in the company's.

@@ -7,7 +7,7 @@ import sqlite3
 import time
 
 import pytest
-from conftest import Book, code_of
+from ledger_book import Book, code_of
 
 fork = multiprocessing.get_context("fork")
 

@@ -1,5 +1,5 @@
 """A small book with one document of every kind, corrected in every way the schema knows."""
-from conftest import BANK, EQUITY
+from ledger_book import BANK, EQUITY
 
 
 def tell(book):

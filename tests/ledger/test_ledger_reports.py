@@ -2,7 +2,7 @@
 import sqlite3
 
 import pytest
-from conftest import BANK, CLEARING, EQUITY, FEES, Book, code_of
+from ledger_book import BANK, CLEARING, EQUITY, FEES, Book, code_of
 
 
 def issued(book):
@@ -26,7 +26,7 @@ def test_02_the_code_path_without_the_check(book, verb):
     book.issue_refused("ORDER_ALREADY_INVOICED", book.draft("1001"), verb)
 
 
-# 03 magento/magento2#10396 (parallel calls for one order) is in test_race.py.
+# 03 magento/magento2#10396 (parallel calls for one order) is in test_ledger_numbers.py.
 
 
 def test_04_parts_of_an_order_are_declared(book):
@@ -39,7 +39,7 @@ def test_04_parts_of_an_order_are_declared(book):
     book.healthy()
 
 
-# 05 frappe/erpnext#12971 (twins at a busy till, with keys) is in test_recipes.py.
+# 05 frappe/erpnext#12971 (twins at a busy till, with keys) is in test_ledger_recipes.py.
 
 
 def test_06_vendor_invoice_posted_twice(book):
@@ -159,7 +159,7 @@ def test_14_event_delivered_again_and_as_another_event(book):
     assert code_of(error.value) == "SETTLEMENT_ALREADY_IMPORTED"
 
 
-# 15 PrestaShop/PrestaShop#28757, #42821 and 19 hitobito/hitobito#4005 (twin numbers) are in test_numbers.py.
+# 15 PrestaShop/PrestaShop#28757, #42821 and 19 hitobito/hitobito#4005 (twin numbers) are in test_ledger_numbers.py.
 
 
 def test_16_trashed_drafts_and_swallowed_errors_leave_no_hole(book):
@@ -237,4 +237,4 @@ def test_21_equal_content_is_no_duplicate(book):
     book.healthy()
 
 
-# 22 InvoiceNinja StorePaymentRequest (a fresh key per attempt) is in test_recipes.py.
+# 22 InvoiceNinja StorePaymentRequest (a fresh key per attempt) is in test_ledger_recipes.py.

@@ -2,7 +2,7 @@
 import sqlite3
 
 import pytest
-from conftest import BANK, EQUITY, EXPENSE, Book, code_of
+from ledger_book import BANK, EQUITY, EXPENSE, Book, code_of
 
 FORMS = ("INSERT", "INSERT OR ABORT", "INSERT OR FAIL", "INSERT OR IGNORE", "INSERT OR REPLACE", "INSERT OR ROLLBACK", "REPLACE")
 UPDATES = ("UPDATE", "UPDATE OR ABORT", "UPDATE OR FAIL", "UPDATE OR IGNORE", "UPDATE OR REPLACE", "UPDATE OR ROLLBACK")

@@ -2,8 +2,8 @@
 import sqlite3
 
 import pytest
-from conftest import TABLES, Book, code_of
-from story import tell
+from ledger_book import TABLES, Book, code_of
+from ledger_story import tell
 
 # What may change on the rows of the story, on purpose. Everything else may not.
 OPEN = {

@@ -2,7 +2,7 @@
 import sqlite3
 
 import pytest
-from conftest import (ACCUMULATED, BANK, CLEARING, DEPRECIATION, EQUITY, EXPENSE, FEES, INPUT, OUTPUT, PAYABLE, RECEIVABLE,
+from ledger_book import (ACCUMULATED, BANK, CLEARING, DEPRECIATION, EQUITY, EXPENSE, FEES, INPUT, OUTPUT, PAYABLE, RECEIVABLE,
                       REVENUE, Book, code_of)
 
 

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Cost of issuing an invoice: three lines, tax, postings, number, claim and answer, one transaction each.
+
+    /usr/bin/python3 bench/ledger.py [documents] [--plain] [--profile]
+
+One process, a file database in WAL mode with synchronous=NORMAL. --plain leaves out the extension's claim
+and complete: the same ledger work alone. Prints the rate of every slice, so that growth shows.
+"""
+import argparse
+import glob
+import os
+import sqlite3
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "ledger"))
+from ledger_book import MASTER, SCHEMA  # noqa: E402  (the book of the tests)
+
+CLAIM = "INSERT INTO idem_call DEFAULT VALUES RETURNING idem_claim('1', ?, ?, 'POST /v1/invoices')"
+COMPLETE = "INSERT INTO idem_call DEFAULT VALUES RETURNING idem_complete('1', ?, ?, ?, 201)"
+DRAFT = """
+    INSERT INTO sales_document (company_id, kind, customer_id, customer_name, customer_country, order_channel, order_ref, order_part,
+                                currency, net_minor, tax_minor, gross_minor, base_net_minor, base_tax_minor, base_gross_minor,
+                                issue_date, due_date, idem_key)
+    VALUES (1, 'invoice', ?, 'Customer', 'LT', 'web', ?, '1', 'EUR', ?1 + 3500, 945, ?1 + 4445, ?1 + 3500, 945, ?1 + 4445, ?, '2026-12-31', ?)
+    RETURNING id""".replace("?1 + ", "")
+LINES = """
+    INSERT INTO sales_line (document_id, line_no, company_id, description, quantity_milli, unit_price_minor, net_minor, tax_code)
+    VALUES (?1, 1, 1, 'Blue widget', 1000, 1000, 1000, 'V21'), (?1, 2, 1, 'Red widget', 2000, 1500, 2000, 'V21'),
+           (?1, 3, 1, 'Book', 1000, 500, 500, 'V9')"""
+TAX = """
+    INSERT INTO sales_tax (document_id, tax_code, company_id, taxable_minor, tax_minor, base_taxable_minor, base_tax_minor)
+    VALUES (?1, 'V21', 1, 3000, 630, 3000, 630), (?1, 'V9', 1, 500, 45, 500, 45)"""
+ENTRY = """
+    INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
+    VALUES (1, ?, 'sales', 'sales_document', ?, 'issue') RETURNING id"""
+POSTING = """
+    INSERT INTO journal_line (entry_id, line_no, company_id, account_id, currency, amount_minor, base_amount_minor, party_id, tax_code)
+    VALUES (?1, 1, 1, 1, 'EUR', 4175, 4175, ?2, NULL), (?1, 2, 1, 7, 'EUR', -3500, -3500, NULL, NULL),
+           (?1, 3, 1, 5, 'EUR', -630, -630, NULL, 'V21'), (?1, 4, 1, 5, 'EUR', -45, -45, NULL, 'V9')"""
+ISSUE = """
+    UPDATE sales_document
+       SET status = 'issued', entry_id = :entry, issued_at = '2026-03-10T10:00:00Z',
+           (series_id, period, number, full_number) =
+             (SELECT series_id, period, number, full_number FROM next_number WHERE series_id = 1 AND period = '2026'),
+           vat_period = (SELECT period FROM vat_period WHERE company_id = 1 AND status = 'open' AND ends_on >= :date
+                          ORDER BY ends_on LIMIT 1)
+     WHERE id = :doc AND status = 'draft'
+    RETURNING number, full_number"""
+DRAFT = DRAFT.replace("3500, 945, 4445, 3500, 945, 4445", "3500, 675, 4175, 3500, 675, 4175")
+
+
+class Issuer:
+    def __init__(self, path, plain):
+        self.db = sqlite3.connect(path, isolation_level=None, cached_statements=256)
+        self.plain = plain
+        if not plain:
+            self.db.enable_load_extension(True)
+            self.db.load_extension(os.path.join(ROOT, "idem"))
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "recursive_triggers = ON", "busy_timeout = 5000"):
+            self.db.execute("PRAGMA " + pragma)
+        if not self.db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'company'").fetchone():
+            self.db.executescript("BEGIN;" + SCHEMA + MASTER + "COMMIT;")
+            self.db.execute("INSERT INTO party (id, company_id, name) WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)"
+                            " SELECT i, 1, 'Customer ' || i FROM n")
+            if not plain:
+                self.db.execute("SELECT idem_init()").fetchall()
+
+    def issue(self, n):
+        execute = self.db.execute
+        customer, date = 1000 + n * 7919 % 2000, "2026-%02d-%02d" % (1 + n // 2500 % 12, 1 + n % 28)
+        execute("BEGIN IMMEDIATE")
+        if not self.plain:
+            key = "order-%d-%032d" % (n, n)
+            answer = execute(CLAIM, (key, "idem1:%064x" % n)).fetchone()[0]
+            token = answer.split('"token":"', 1)[1].split('"', 1)[0]
+        doc = execute(DRAFT, (customer, "SO-%d" % n, date, str(n))).fetchone()[0]
+        execute(LINES, (doc,))
+        execute(TAX, (doc,))
+        entry = execute(ENTRY, (date, doc)).fetchone()[0]
+        execute(POSTING, (entry, customer))
+        number, full = execute(ISSUE, {"entry": entry, "date": date, "doc": doc}).fetchone()
+        if not self.plain:
+            execute(COMPLETE, (key, token, '{"id":%d,"number":"%s"}' % (doc, full))).fetchone()
+        execute("COMMIT")
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("documents", nargs="?", type=int, default=20000)
+    options.add_argument("--plain", action="store_true")
+    options.add_argument("--slices", type=int, default=10)
+    options = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        issuer = Issuer(os.path.join(folder, "book.db"), options.plain)
+        n, begin = 0, time.perf_counter()
+        for _ in range(options.slices):
+            size = options.documents // options.slices
+            cpu, wall = time.process_time(), time.perf_counter()
+            for n in range(n, n + size):
+                issuer.issue(n)
+            n += 1
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            print("%8d documents: %6.0f per second, %5.0f us each (%5.0f us of processor time)"
+                  % (n, size / wall, wall / size * 1e6, cpu / size * 1e6), flush=True)
+        print("all: %.0f per second" % (n / (time.perf_counter() - begin)))
+        healthy = issuer.db.execute("SELECT count(*) FROM integrity_report").fetchone()[0] == 0
+        gapless = issuer.db.execute("SELECT count(*) = max(number) FROM sales_document").fetchone()[0] == 1
+        print("book healthy, numbers gapless" if healthy and gapless else "BOOK NOT HEALTHY")
+
+
+if __name__ == "__main__":
+    main()
