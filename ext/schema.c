@@ -126,13 +126,20 @@ static int haveStore(IdemCall *pCall) {
 /*
 ** Runs sql/store.sql as a unit. Below a SELECT a savepoint makes it one, in a transaction or as one.
 ** Below a write statement SQLite allows no savepoint: there the outer statement is the unit.
+**
+** Where the savepoint is the transaction, ROLLBACK undoes it and never ROLLBACK TO: if this connection
+** has seen an empty file and another one filled it meanwhile, ROLLBACK TO would make it empty again
+** (SQLite 3.40.1 takes it for initially empty).
 */
 static int createStore(sqlite3 *db, char **pzErr) {
+  int bAuto = sqlite3_get_autocommit(db);
   int bSavepoint = sqlite3_exec(db, "SAVEPOINT idem_init", 0, 0, 0) == SQLITE_OK;
   int rc = sqlite3_exec(db, idemSqlFiles[0].zText, 0, 0, pzErr);
   if (!bSavepoint) return rc;
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, "RELEASE idem_init", 0, 0, pzErr);
-  if (rc != SQLITE_OK) {
+  if (rc != SQLITE_OK && bAuto) {
+    sqlite3_exec(db, "ROLLBACK", 0, 0, 0);
+  } else if (rc != SQLITE_OK) {
     sqlite3_exec(db, "ROLLBACK TO idem_init", 0, 0, 0);
     sqlite3_exec(db, "RELEASE idem_init", 0, 0, 0);
   }
