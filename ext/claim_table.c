@@ -34,8 +34,18 @@ typedef struct ClaimCursor {
 } ClaimCursor;
 
 void idemClaimTableEnsure(IdemConn *pConn) {
-  if (idemConnClaimTables(pConn) > 0) return;
-  sqlite3_exec(idemConnDb(pConn), "CREATE VIRTUAL TABLE temp.idem_claim USING idem_claim", 0, 0, 0);
+  static const char zCreate[] = "CREATE VIRTUAL TABLE temp.idem_claim USING idem_claim";
+  sqlite3 *db = idemConnDb(pConn);
+  if (idemConnClaimTables(pConn) > 0) {
+    if (!idemConnClaimDraft(pConn)) return;
+    if (sqlite3_table_column_metadata(db, "temp", "idem_claim", 0, 0, 0, 0, 0, 0) == SQLITE_OK) {
+      idemConnSetClaimDraft(pConn, !sqlite3_get_autocommit(db));
+      return;
+    }
+  }
+  if (sqlite3_exec(db, zCreate, 0, 0, 0) == SQLITE_OK) {
+    idemConnSetClaimDraft(pConn, !sqlite3_get_autocommit(db));
+  }
 }
 
 static int claimConnect(sqlite3 *db, void *pAux, int argc, const char *const *argv,

@@ -30,6 +30,7 @@ struct IdemConn {
   int nRef;                              /* functions, modules and objects that point here */
   int nGuard;                            /* connected virtual table objects */
   int nClaimTable;                       /* of these, the tables temp.idem_claim */
+  int bClaimDraft;                       /* that table may yet be rolled back */
   int bVerified;                         /* the schema is as sql/store.sql says */
   int bClock;                            /* true if the clock is set */
   int64_t iClock;                        /* what it is set to, ms */
@@ -91,6 +92,14 @@ void idemConnSetVerified(IdemConn *pConn, int bVerified) {
 
 int idemConnClaimTables(IdemConn *pConn) {
   return pConn->nClaimTable;
+}
+
+int idemConnClaimDraft(IdemConn *pConn) {
+  return pConn->bClaimDraft;
+}
+
+void idemConnSetClaimDraft(IdemConn *pConn, int bDraft) {
+  pConn->bClaimDraft = bDraft;
 }
 
 /* Finalises the cached statements, but only those that SQLite still knows. Finalising the holding

@@ -32,6 +32,11 @@ void idemConnGuardDown(IdemConn *pConn, int bClaimTable);
 /* How many of them are tables temp.idem_claim. */
 int idemConnClaimTables(IdemConn *pConn);
 
+/* Whether temp.idem_claim was created in a transaction: a rollback takes it along, though an object of
+** it lives on as long as a prepared statement refers to it. */
+int idemConnClaimDraft(IdemConn *pConn);
+void idemConnSetClaimDraft(IdemConn *pConn, int bDraft);
+
 /* The clock, ms since 1970 UTC; and the means to set it for this connection alone. */
 int64_t idemConnNow(IdemConn *pConn);
 void idemConnSetClock(IdemConn *pConn, int bSet, int64_t ms);

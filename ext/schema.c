@@ -133,9 +133,13 @@ static int haveStore(IdemCall *pCall) {
 */
 static int createStore(sqlite3 *db, char **pzErr) {
   int bAuto = sqlite3_get_autocommit(db);
-  int bSavepoint = sqlite3_exec(db, "SAVEPOINT idem_init", 0, 0, 0) == SQLITE_OK;
-  int rc = sqlite3_exec(db, idemSqlFiles[0].zText, 0, 0, pzErr);
-  if (!bSavepoint) return rc;
+  int rc = sqlite3_exec(db, "SAVEPOINT idem_init", 0, 0, pzErr);
+  if (rc == SQLITE_BUSY) {
+    sqlite3_free(*pzErr);
+    return sqlite3_exec(db, idemSqlFiles[0].zText, 0, 0, pzErr);
+  }
+  if (rc != SQLITE_OK) return rc;
+  rc = sqlite3_exec(db, idemSqlFiles[0].zText, 0, 0, pzErr);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, "RELEASE idem_init", 0, 0, pzErr);
   if (rc != SQLITE_OK && bAuto) {
     sqlite3_exec(db, "ROLLBACK", 0, 0, 0);
