@@ -161,6 +161,9 @@ static void failFormat(IdemCall *pCall, const char *zFmt, ...) {
 
 void idemFailDb(IdemCall *pCall, int rc) {
   if (pCall->rc != SQLITE_OK || rc == SQLITE_OK) return;
+  /* A result is cut to its class unless the application asked for extended ones; this is not. */
+  int rcFull = sqlite3_extended_errcode(pCall->db);
+  if ((rcFull & 0xff) == rc) rc = rcFull;
   pCall->rc = rc;
   if ((rc & 0xff) == SQLITE_NOMEM) return;
   failFormat(pCall, "%s%s", (sqlite3_errcode(pCall->db) & 0xff) == (rc & 0xff)
