@@ -15,6 +15,6 @@ void idemAuditRefusal(IdemCall *pCall, const IdemRequest *pReq, const IdemAnswer
   }
 }
 
-int64_t idemAuditVerify(IdemCall *pCall) {
-  return idemStoreAuditVerify(pCall);
+int idemAuditVerify(IdemCall *pCall, int64_t *piBad) {
+  return idemStoreAuditVerify(pCall, piBad);
 }

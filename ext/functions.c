@@ -214,9 +214,10 @@ void idemFnAuditVerify(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   IdemCall call;
   (void)nArg, (void)apArg;
   begin(&call, pCtx, "idem_audit_verify");
-  int64_t iBad = idemAuditVerify(&call);
+  int64_t iBad = 0;
+  int bBad = idemAuditVerify(&call, &iBad);
   if (!idemCallResult(&call, pCtx)) return;
-  if (iBad) {
+  if (bBad) {
     sqlite3_result_int64(pCtx, iBad);
   } else {
     sqlite3_result_null(pCtx);

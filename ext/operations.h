@@ -34,8 +34,8 @@ int64_t idemPurge(IdemCall *pCall, int64_t nMax);
 ** cannot write answers all the same: a replay must work there. */
 void idemAuditRefusal(IdemCall *pCall, const IdemRequest *pReq, const IdemAnswer *pAnswer);
 
-/* audit.c: the id of the first row that breaks the chain, 0 if there is none. */
-int64_t idemAuditVerify(IdemCall *pCall);
+/* audit.c: 1 if the chain is broken, with the id of the first row that is missing or does not fit. */
+int idemAuditVerify(IdemCall *pCall, int64_t *piBad);
 
 /* The outcome's name, message and suggested HTTP status (0 = none); answer.c. */
 const char *idemOutcomeName(int eOutcome);

@@ -528,21 +528,25 @@ static void bindNothing(sqlite3_stmt *pStmt, const void *pArg) {
   (void)pArg;
 }
 
-int64_t idemStoreAuditVerify(IdemCall *pCall) {
-  /* The same expression as in the trigger idem_audit_chain. */
+int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad) {
+  /* The same expression as in the trigger idem_audit_chain. quote() stops at a NUL, which idem never
+  ** writes: a text that holds one was changed. */
   static const char zSql[] =
       "SELECT id,prev,digest,idem_fingerprint_raw(prev||','||id||','||at||','||quote(event)||','||"
-      "quote(scope)||','||quote(key)||','||quote(operation)||','||attempt||','||quote(detail))"
+      "quote(scope)||','||quote(key)||','||quote(operation)||','||attempt||','||quote(detail)),"
+      "instr(event||scope||key||operation||ifnull(detail,'')||prev||digest,char(0))"
       " FROM main.idem_audit ORDER BY id";
-  int64_t iExpect = 1, iBad = 0;
+  int64_t iExpect = 1;
   char *zPrev = sqlite3_mprintf("idem-audit");
-  int bRow;
+  int bRow, bBad = 0;
   sqlite3_stmt *pStmt = start(pCall, STMT_AUDIT_VERIFY, zSql, bindNothing, 0, &bRow);
   while (pStmt && bRow > 0 && pCall->rc == SQLITE_OK && zPrev) {
     int64_t id = sqlite3_column_int64(pStmt, 0);
     const char *zDigest = (const char *)sqlite3_column_text(pStmt, 2);
-    if (id != iExpect || !zDigest || !textIs(pStmt, 1, zPrev) || !textIs(pStmt, 3, zDigest)) {
-      iBad = id;
+    bBad = id != iExpect || !zDigest || sqlite3_column_int(pStmt, 4) != 0 ||
+           !textIs(pStmt, 1, zPrev) || !textIs(pStmt, 3, zDigest);
+    if (bBad) {
+      *piBad = id < iExpect ? id : iExpect; /* a row that is missing has the id it had */
       break;
     }
     sqlite3_free(zPrev);
@@ -554,7 +558,7 @@ int64_t idemStoreAuditVerify(IdemCall *pCall) {
   if (!zPrev) idemFailNomem(pCall);
   sqlite3_free(zPrev);
   idemConnDone(pCall->pConn, pStmt);
-  return iBad;
+  return bBad;
 }
 
 /* The listings. Each reads scope and key after the columns that readRecord() wants. */

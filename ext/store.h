@@ -73,8 +73,8 @@ void idemStoreEvent(IdemCall *pCall, const IdemValue *pSource, const IdemValue *
 int idemStoreSee(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEvent,
                  const IdemValue *pFp, int64_t now, int64_t expires_at);
 
-/* The first row of idem_audit that does not fit the chain; 0 if all do. */
-int64_t idemStoreAuditVerify(IdemCall *pCall);
+/* 1 if a row of idem_audit is missing or does not fit the chain, with the id of the first such row. */
+int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad);
 
 /* A listing of the records, for idem_records. eScan chooses the text and what is bound: */
 enum {
