@@ -64,7 +64,6 @@ CREATE TABLE journal_seal (
 
 CREATE UNIQUE INDEX journal_entry_source ON journal_entry (company_id, source_kind, source_id, purpose);
 CREATE UNIQUE INDEX journal_entry_reverses ON journal_entry (reverses_id) WHERE reverses_id IS NOT NULL;
-CREATE INDEX journal_line_account ON journal_line (account_id);
 
 -- Guards -----------------------------------------------------------------------------------------
 

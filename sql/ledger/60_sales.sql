@@ -119,16 +119,18 @@ CREATE TABLE sales_tax (
   FOREIGN KEY (company_id, tax_code) REFERENCES tax_code (company_id, code)
 ) STRICT, WITHOUT ROWID;
 
--- Who holds an order part. The invoice row never changes, so the release is written here: the credit
--- note that reached the full gross, or the invoice itself when it was annulled.
+-- Who holds an order part. The invoice row never changes, so the release is written here: released_by
+-- is 0 while the claim lives (NOT NULL, or the key would not bite), then the credit note that reached
+-- the full gross, or the invoice itself when it was annulled.
 CREATE TABLE order_claim (
-  invoice_id   INTEGER PRIMARY KEY REFERENCES sales_document (id),
   company_id   INTEGER NOT NULL,
   channel      TEXT    NOT NULL,
   order_ref    TEXT    NOT NULL,
   part         TEXT    NOT NULL,
-  released_by  INTEGER REFERENCES sales_document (id)
-) STRICT;
+  released_by  INTEGER NOT NULL DEFAULT 0,
+  invoice_id   INTEGER NOT NULL UNIQUE REFERENCES sales_document (id),
+  PRIMARY KEY (company_id, channel, order_ref, part, released_by)
+) STRICT, WITHOUT ROWID;
 
 -- Optional: what an order may be invoiced for, all parts together.
 CREATE TABLE order_total (
@@ -159,9 +161,6 @@ CREATE UNIQUE INDEX sales_document_refund ON sales_document (credits_id, refund_
   WHERE status = 'issued' AND refund_ref IS NOT NULL;
 CREATE INDEX sales_document_credits ON sales_document (credits_id) WHERE credits_id IS NOT NULL;
 CREATE INDEX sales_document_customer ON sales_document (customer_id, issue_date);
-CREATE UNIQUE INDEX order_claim_live ON order_claim (company_id, channel, order_ref, part)
-  WHERE released_by IS NULL;
-CREATE INDEX order_claim_order ON order_claim (company_id, channel, order_ref);
 
 -- Guards: the document ---------------------------------------------------------------------------
 
@@ -203,7 +202,7 @@ BEGIN
   SELECT RAISE(ABORT, 'ORDER_ALREADY_INVOICED: credit the invoice that holds this order part in full, or name another part')
    WHERE EXISTS (SELECT 1 FROM order_claim
                   WHERE company_id = NEW.company_id AND channel = NEW.order_channel
-                    AND order_ref = NEW.order_ref AND part = NEW.order_part AND released_by IS NULL);
+                    AND order_ref = NEW.order_ref AND part = NEW.order_part AND released_by = 0);
   SELECT RAISE(ABORT, 'REFUND_ALREADY_CREDITED: a credit note of this invoice has this refund reference')
    WHERE NEW.refund_ref IS NOT NULL
      AND EXISTS (SELECT 1 FROM sales_document
@@ -257,10 +256,14 @@ BEGIN
             FROM sales_tax WHERE document_id = NEW.id)
       OR NEW.gross_minor IS NOT NEW.net_minor + NEW.tax_minor
       OR NEW.base_gross_minor IS NOT NEW.base_net_minor + NEW.base_tax_minor
-      OR EXISTS (SELECT 1 FROM (SELECT tax_code, taxable_minor AS amount FROM sales_tax WHERE document_id = NEW.id
-                                UNION ALL
-                                SELECT tax_code, -net_minor FROM sales_line WHERE document_id = NEW.id)
-                  GROUP BY tax_code HAVING sum(amount) <> 0)
+      OR EXISTS (SELECT 1 FROM sales_tax x
+                  WHERE x.document_id = NEW.id
+                    AND x.taxable_minor IS NOT (SELECT sum(l.net_minor) FROM sales_line l
+                                                 WHERE l.document_id = NEW.id AND l.tax_code = x.tax_code))
+      OR EXISTS (SELECT 1 FROM sales_line l
+                  WHERE l.document_id = NEW.id
+                    AND NOT EXISTS (SELECT 1 FROM sales_tax
+                                     WHERE document_id = NEW.id AND tax_code = l.tax_code))
       OR EXISTS (SELECT 1 FROM sales_line WHERE document_id = NEW.id AND company_id <> NEW.company_id)
       OR EXISTS (SELECT 1 FROM sales_tax WHERE document_id = NEW.id AND company_id <> NEW.company_id);
   SELECT RAISE(ABORT, 'TAX_CODE_MISMATCH: a tax code is missing, not valid at the tax point, or charges no tax')
@@ -298,15 +301,18 @@ BEGIN
             FROM journal_line l JOIN account a ON a.id = l.account_id
            WHERE l.entry_id = NEW.entry_id AND a.role = 'receivable');
   SELECT RAISE(ABORT, 'ENTRY_MISMATCH: each tax code must be posted to output VAT with its tax, and nothing to input VAT')
-   WHERE EXISTS (SELECT 1
-                   FROM (SELECT tax_code AS code,
-                                CASE NEW.kind WHEN 'credit_note' THEN -base_tax_minor ELSE base_tax_minor END AS amount
-                           FROM sales_tax WHERE document_id = NEW.id
-                         UNION ALL
-                         SELECT CASE a.role WHEN 'output_vat' THEN l.tax_code END, l.base_amount_minor
+   WHERE EXISTS (SELECT 1 FROM sales_tax x
+                  WHERE x.document_id = NEW.id
+                    AND (SELECT coalesce(sum(l.base_amount_minor), 0)
                            FROM journal_line l JOIN account a ON a.id = l.account_id
-                          WHERE l.entry_id = NEW.entry_id AND a.role IN ('output_vat', 'input_vat'))
-                  GROUP BY code HAVING sum(amount) <> 0);
+                          WHERE l.entry_id = NEW.entry_id AND l.tax_code = x.tax_code AND a.role = 'output_vat')
+                        <> CASE NEW.kind WHEN 'credit_note' THEN x.base_tax_minor ELSE -x.base_tax_minor END)
+      OR EXISTS (SELECT 1 FROM journal_line l JOIN account a ON a.id = l.account_id
+                  WHERE l.entry_id = NEW.entry_id
+                    AND (a.role = 'input_vat'
+                         OR (a.role = 'output_vat'
+                             AND NOT EXISTS (SELECT 1 FROM sales_tax
+                                              WHERE document_id = NEW.id AND tax_code = l.tax_code))));
 END;
 
 CREATE TRIGGER sales_document_credit BEFORE UPDATE ON sales_document
@@ -344,17 +350,17 @@ BEGIN
    WHERE NEW.order_ref IS NOT NULL;
   SELECT RAISE(ABORT, 'ORDER_ALREADY_INVOICED: the order part could not be claimed')
    WHERE NEW.order_ref IS NOT NULL
-     AND NOT EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.id AND released_by IS NULL);
+     AND NOT EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.id AND released_by = 0);
   SELECT RAISE(ABORT, 'ORDER_TOTAL_EXCEEDED: this invoice takes the order above its total')
     FROM order_balance
    WHERE company_id = NEW.company_id AND channel = NEW.order_channel AND order_ref = NEW.order_ref
      AND (invoiced_minor - credited_minor > total_minor OR other_currency > 0);
 
   UPDATE order_claim SET released_by = NEW.id
-   WHERE invoice_id = NEW.credits_id AND released_by IS NULL
+   WHERE invoice_id = NEW.credits_id AND released_by = 0
      AND (SELECT credited_in_full FROM invoice_credit WHERE invoice_id = NEW.credits_id) = 1;
   SELECT RAISE(ABORT, 'CLAIM_MISMATCH: the claim of the credited invoice could not be released')
-   WHERE EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.credits_id AND released_by IS NULL)
+   WHERE EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.credits_id AND released_by = 0)
      AND (SELECT credited_in_full FROM invoice_credit WHERE invoice_id = NEW.credits_id) = 1;
 
   INSERT INTO journal_seal (entry_id) SELECT NEW.entry_id WHERE NEW.entry_id IS NOT NULL;
@@ -424,9 +430,9 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.invoice_id)
       OR EXISTS (SELECT 1 FROM order_claim
                   WHERE company_id = NEW.company_id AND channel = NEW.channel
-                    AND order_ref = NEW.order_ref AND part = NEW.part AND released_by IS NULL);
+                    AND order_ref = NEW.order_ref AND part = NEW.part AND released_by = 0);
   SELECT RAISE(ABORT, 'CLAIM_MISMATCH: a claim repeats the order of its issued invoice')
-   WHERE NEW.released_by IS NOT NULL
+   WHERE NEW.released_by <> 0
       OR NOT EXISTS (SELECT 1 FROM sales_document
                       WHERE id = NEW.invoice_id AND status = 'issued' AND kind <> 'credit_note'
                         AND company_id = NEW.company_id AND order_channel = NEW.channel
@@ -438,7 +444,7 @@ BEGIN
   SELECT RAISE(ABORT, 'IMMUTABLE: a claim is only released, once')
    WHERE (NEW.invoice_id, NEW.company_id, NEW.channel, NEW.order_ref, NEW.part)
            IS NOT (OLD.invoice_id, OLD.company_id, OLD.channel, OLD.order_ref, OLD.part)
-      OR OLD.released_by IS NOT NULL OR NEW.released_by IS NULL;
+      OR OLD.released_by <> 0 OR NEW.released_by = 0;
   SELECT RAISE(ABORT, 'CLAIM_MISMATCH: a claim is released by the credit note that completes the credit, or by annulment')
    WHERE NOT (NEW.released_by = OLD.invoice_id
               AND EXISTS (SELECT 1 FROM annulment WHERE invoice_id = OLD.invoice_id))
@@ -519,12 +525,12 @@ END;
 CREATE TRIGGER annulment_inserted AFTER INSERT ON annulment
 BEGIN
   UPDATE order_claim SET released_by = NEW.invoice_id
-   WHERE invoice_id = NEW.invoice_id AND released_by IS NULL;
+   WHERE invoice_id = NEW.invoice_id AND released_by = 0;
   INSERT INTO journal_seal (entry_id) SELECT NEW.entry_id WHERE NEW.entry_id IS NOT NULL;
   SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: the annulment could not be posted')
    WHERE (NEW.entry_id IS NOT NULL
           AND NOT EXISTS (SELECT 1 FROM journal_seal WHERE entry_id = NEW.entry_id))
-      OR EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.invoice_id AND released_by IS NULL);
+      OR EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.invoice_id AND released_by = 0);
 END;
 
 CREATE TRIGGER annulment_update BEFORE UPDATE ON annulment
@@ -557,7 +563,7 @@ SELECT t.company_id, t.channel, t.order_ref, t.currency, t.total_minor,
        (SELECT coalesce(sum(i.gross_minor), 0)
           FROM order_claim c JOIN sales_document i ON i.id = c.invoice_id
          WHERE c.company_id = t.company_id AND c.channel = t.channel AND c.order_ref = t.order_ref
-           AND c.released_by IS NOT c.invoice_id) AS invoiced_minor,
+           AND c.released_by <> c.invoice_id) AS invoiced_minor,
        (SELECT coalesce(sum(n.gross_minor), 0)
           FROM order_claim c JOIN sales_document n ON n.credits_id = c.invoice_id AND n.status = 'issued'
          WHERE c.company_id = t.company_id AND c.channel = t.channel AND c.order_ref = t.order_ref) AS credited_minor,
@@ -571,11 +577,11 @@ SELECT t.company_id, t.channel, t.order_ref, t.currency, t.total_minor,
 CREATE VIEW order_invoice_status AS
 SELECT c.company_id, c.channel, c.order_ref, c.part, i.id AS invoice_id, i.full_number, i.issue_date,
        i.currency, i.gross_minor, v.credited_minor,
-       CASE WHEN c.released_by IS NULL AND v.credited_minor = 0 THEN 'invoiced'
-            WHEN c.released_by IS NULL THEN 'partly credited'
+       CASE WHEN c.released_by = 0 AND v.credited_minor = 0 THEN 'invoiced'
+            WHEN c.released_by = 0 THEN 'partly credited'
             WHEN c.released_by = c.invoice_id THEN 'annulled'
             ELSE 'credited' END AS state,
-       c.released_by,
+       nullif(c.released_by, 0) AS released_by,
        (SELECT t.total_minor FROM order_total t
          WHERE t.company_id = c.company_id AND t.channel = c.channel AND t.order_ref = c.order_ref) AS order_total_minor
   FROM order_claim c
@@ -620,7 +626,7 @@ SELECT d.company_id, d.vat_period, d.id AS document_id, d.full_number AS invoice
 
 CREATE VIEW integrity_sales AS
 SELECT 'ORDER_INVOICED_TWICE' AS rule, company_id, 'sales_document' AS subject, max(invoice_id) AS subject_id
-  FROM order_claim WHERE released_by IS NULL
+  FROM order_claim WHERE released_by = 0
  GROUP BY company_id, channel, order_ref, part HAVING count(*) > 1
 UNION ALL
 SELECT 'ORDER_CLAIM_MISSING', d.company_id, 'sales_document', d.id
@@ -638,7 +644,7 @@ SELECT 'ORDER_CLAIM_RELEASE_WRONG', c.company_id, 'sales_document', c.invoice_id
   FROM order_claim c
   JOIN invoice_credit v ON v.invoice_id = c.invoice_id
   LEFT JOIN annulment z ON z.invoice_id = c.invoice_id
- WHERE (c.released_by IS NOT NULL) <> (v.credited_in_full OR z.invoice_id IS NOT NULL)
+ WHERE (c.released_by <> 0) <> (v.credited_in_full OR z.invoice_id IS NOT NULL)
 UNION ALL
 SELECT 'ORDER_TOTAL_EXCEEDED', company_id, 'order_total', NULL
   FROM order_balance WHERE invoiced_minor - credited_minor > total_minor OR other_currency > 0

@@ -37,7 +37,7 @@ def test_credit_is_limited_per_tax_code(book):
     book.issue(book.credit(doc, 0, lines=[(1000, "V21"), (500, "V9")]))
     book.issue_refused("CREDIT_EXCEEDS_INVOICE", book.credit(doc, 0, lines=[(1, "V21"), (1, "V9")]))
     book.issue(book.credit(doc, 0, lines=[(500, "V9")]))
-    assert book.one("SELECT released_by IS NOT NULL FROM order_claim") == 1
+    assert book.one("SELECT released_by <> 0 FROM order_claim") == 1
     book.healthy()
 
 
