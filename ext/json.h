@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__SSE2__) && defined(__GNUC__)
+#if defined(__SSE2__) && defined(__GNUC__) && !defined(IDEM_PORTABLE)
 #include <emmintrin.h>
 #define IDEM_BLOCK 16 /* bytes looked at in one go; not defined where that cannot be done */
 #endif
