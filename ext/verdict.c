@@ -42,6 +42,8 @@ int idemVisibleState(const IdemRecord *pRec, int eStale, int64_t now) {
   case IDEM_ST_COMPLETED:
   case IDEM_ST_TOMBSTONE:
     if (now >= idemTombstoneUntil(pRec)) return IDEM_ST_NONE;
+    /* A tombstone has no answer to give, even if the clock is set back into its retention. */
+    if (pRec->eState == IDEM_ST_TOMBSTONE) return IDEM_ST_TOMBSTONE;
     return now >= idemExpiresAt(pRec) ? IDEM_ST_TOMBSTONE : IDEM_ST_COMPLETED;
   default: return pRec->eState;
   }

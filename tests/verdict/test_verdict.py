@@ -11,7 +11,7 @@ import verdict_oracle as oracle
 
 @pytest.fixture(scope="session")
 def enumeration(tmp_path_factory):
-    return verdict_lines.compile_enumeration(tmp_path_factory.mktemp("verdict") / "enumerate")
+    return verdict_lines.compile_enumeration(tmp_path_factory.mktemp("verdict"))
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def test_the_enumeration_is_complete(lines):
     assert seen["token"] == set(oracle.TOKEN)
     assert seen["answer"] == set(oracle.ANSWER)
     for name, values in (("held", "yes no"), ("logged", "yes no"), ("allow", "yes no"),
-                         ("key", "plain fingerprint scope all"), ("stale", "unknown retry"),
+                         ("key", "plain letter fingerprint scope all"), ("stale", "unknown retry"),
                          ("audit", "off exceptions all")):
         assert seen[name] == set(values.split()), name
     assert {g[0] for g in groups} == {"claim", "complete", "release", "suspend", "renew", "checkpoint",
@@ -82,7 +82,7 @@ def test_ends_of_retention_and_tombstone(small):
     rows = {left.split(" ")[1]: right for left, right in small if left.startswith("ends ")}
     left = {"completed:+1": 1, "completed:0": 0, "completed:-1": -1,
             "completed:tomb+1": 1 - oracle.TOMBSTONE, "completed:tomb0": -oracle.TOMBSTONE,
-            "completed:tomb-1": -1 - oracle.TOMBSTONE, "tombstone:+1": 1 - oracle.TOMBSTONE,
+            "completed:tomb-1": -1 - oracle.TOMBSTONE, "tombstone:far": 1, "tombstone:+1": 1 - oracle.TOMBSTONE,
             "tombstone:0": -oracle.TOMBSTONE, "tombstone:-1": -1 - oracle.TOMBSTONE}
     assert rows == {name: f"{ms} {ms + oracle.TOMBSTONE}" for name, ms in left.items()}
 

@@ -8,17 +8,35 @@ HERE = pathlib.Path(__file__).resolve().parent
 EXT = HERE.parent.parent / "ext"
 
 
-def compile_enumeration(target, verdict=EXT / "verdict.c", flags=()):
+CC = ["cc", "-std=c11", "-O1", "-w", "-ffunction-sections", "-DSQLITE_CORE",
+      "-D_DEFAULT_SOURCE", "-I", str(EXT)]
+
+
+def run(command):
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def compile_parts(directory, flags=("-DNDEBUG",)):
+    """All but verdict.c, as objects."""
+    objects = []
+    for source in (HERE / "enumerate.c", EXT / "digest.c"):
+        objects.append(str(directory / source.with_suffix(".o").name))
+        run([*CC, *flags, "-c", str(source), "-o", objects[-1]])
+    return objects
+
+
+def link(target, verdict, objects, flags=("-DNDEBUG",)):
     """No database is needed, so none is linked: what digest.c would use of it is dropped unused.
 
-    A mutant may not compile: then the CalledProcessError is the caller's to judge.
+    A mutant of verdict.c may not compile: then the CalledProcessError is the caller's to judge.
     """
-    subprocess.run(
-        ["cc", "-std=c11", "-O1", "-w", "-ffunction-sections", "-Wl,--gc-sections", "-DSQLITE_CORE",
-         "-D_POSIX_C_SOURCE=200809L", "-I", str(EXT), *flags, str(HERE / "enumerate.c"),
-         str(verdict), str(EXT / "digest.c"), "-lcrypto", "-o", str(target)],
-        check=True, capture_output=True, text=True)
+    run([*CC, *flags, "-Wl,--gc-sections", str(verdict), *objects, "-lcrypto", "-o", str(target)])
     return target
+
+
+def compile_enumeration(directory):
+    """With assertions: they must hold for every combination."""
+    return link(directory / "enumerate", EXT / "verdict.c", compile_parts(directory, ()), ())
 
 
 def parse(line):

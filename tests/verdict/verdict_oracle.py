@@ -49,6 +49,7 @@ STAGE = {
     "completed:tomb-1": "over",
     "released": "released",
     "unknown": "unknown",
+    "tombstone:far": "expired",     # the clock was set back into the retention: the answer is gone
     "tombstone:+1": "expired",
     "tombstone:0": "over",
     "tombstone:-1": "over",
@@ -75,13 +76,14 @@ FINGERPRINT = {
     "foreign": "same",               # fingerprints the caller made name no form
     "foreign/other": "differs", "foreign/form": "differs", "form/foreign": "differs",
     "nocolon": "differs",            # "idem1aa" names no form
+    "letter": "same", "letter/other": "differs",  # the shortest there are
 }
 OPERATION = {"same": True, "other": False, "longer": False, "omitted": False, "added": False,
              "neither": True}
 
 # token: only the exact text counts.
 TOKEN = {"absent": None, "current": "current", "other": "other", "spent1": "spent", "spent2": "spent",
-         "spent-prefix": "other", "spent-suffix": "other",
+         "spent-prefix": "other", "spent-suffix": "other", "spent-length": "other",
          "current-prefix": "other", "current-longer": "other"}
 
 # answer: presented against stored; the same only if code, headers and response are, to the type.
