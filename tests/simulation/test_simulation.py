@@ -1,0 +1,82 @@
+"""Random schedules on several connections, every answer compared with a small model of idem.
+
+    IDEM_SEED=17 pytest tests/simulation        # one seed
+    IDEM_DEEP=1 IDEM_DEEP_SECONDS=3600 pytest tests/simulation
+"""
+import os
+import random
+import time
+
+import pytest
+
+import driver
+from conftest import DEEP, connect
+
+SCHEDULES = 1000
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """An empty store, copied for every schedule."""
+    path = tmp_path_factory.mktemp("template") / "empty.db"
+    db = connect(path, init=False)
+    db.execute("PRAGMA page_size = 1024")
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    db.execute("SELECT idem_init()").fetchall()
+    db.close()
+    return path
+
+
+def run(seeds, directory, template, counts, until=None):
+    n = 0
+    for seed in seeds:
+        steps = driver.draw(seed)
+        if driver.outcome(steps, directory, template, counts):
+            pytest.fail(driver.explain(seed, steps, directory, template), pytrace=False)
+        n += 1
+        if until and time.monotonic() > until:
+            break
+    return n
+
+
+def test_schedules(tmp_path, template):
+    counts = {}
+    seeds = [int(os.environ["IDEM_SEED"])] if "IDEM_SEED" in os.environ else range(SCHEDULES)
+    run(seeds, tmp_path, template, counts)
+    if len(seeds) < SCHEDULES:
+        return
+    # A simulation that never comes to a state proves nothing about it.
+    for op, results in WANTED.items():
+        for result in results:
+            assert counts.get((op, result), 0) >= 5, (op, result, counts)
+
+
+@pytest.mark.skipif(not DEEP, reason="IDEM_DEEP=1 runs it")
+def test_many_schedules(tmp_path, template):
+    seconds = float(os.environ.get("IDEM_DEEP_SECONDS", "300"))
+    first = random.SystemRandom().randrange(10**6, 10**12)  # other ones each time; a failure names its
+    counts = {}
+    n = run(range(first, first + 10**9), tmp_path, template, counts, time.monotonic() + seconds)
+    print(f"{n} schedules from seed {first}, {sum(counts.values())} results")
+    assert n > 100
+
+
+WANTED = {
+    "claim": ["claimed", "replay", "in_progress", "mismatch", "unknown", "expired", "exhausted",
+              "token used", "forms", "content key", "scope key", "busy", "busy at first"],
+    "insert": ["claimed", "replay", "in_progress", "mismatch", "unknown", "expired", "exhausted", "busy"],
+    "complete": ["done", "no change", "lost", "released", "answered", "expired", "no record", "busy"],
+    "release": ["done", "lost", "released", "completed"],
+    "suspend": ["done", "no change", "lost"],
+    "renew": ["done", "lost", "suspended"],
+    "checkpoint": ["done", "lost", "suspended"],
+    "resolve-completed": ["done", "no change", "live", "claimable", "resolved"],
+    "resolve-retry": ["done", "live", "claimable", "resolved", "expired"],
+    "update": ["complete", "release", "suspend", "renew", "checkpoint", "lost", "released"],
+    "erase": ["done", "no row", "erase"],
+    "seen": ["done", "no change", "seen other"],
+    "purge": ["done", "nothing"],
+    "transaction": ["begin", "immediate", "commit", "rollback", "savepoint", "rollback to", "release",
+                    "busy"],
+    "read": ["done"], "vacuum": ["done"], "reopen": ["done"],
+}
