@@ -203,10 +203,6 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM order_claim
                   WHERE company_id = NEW.company_id AND channel = NEW.order_channel
                     AND order_ref = NEW.order_ref AND part = NEW.order_part AND released_by = 0);
-  SELECT RAISE(ABORT, 'REFUND_ALREADY_CREDITED: a credit note of this invoice has this refund reference')
-   WHERE NEW.refund_ref IS NOT NULL
-     AND EXISTS (SELECT 1 FROM sales_document
-                  WHERE credits_id = NEW.credits_id AND refund_ref = NEW.refund_ref AND status = 'issued');
 
   SELECT RAISE(ABORT, 'WRONG_COMPANY: the customer belongs to another company')
    WHERE (SELECT company_id FROM party WHERE id = NEW.customer_id) IS NOT NEW.company_id;
@@ -318,6 +314,10 @@ END;
 CREATE TRIGGER sales_document_credit BEFORE UPDATE ON sales_document
 WHEN OLD.status = 'draft' AND NEW.status IS NOT 'draft' AND NEW.credits_id IS NOT NULL
 BEGIN
+  SELECT RAISE(ABORT, 'REFUND_ALREADY_CREDITED: a credit note of this invoice has this refund reference')
+   WHERE NEW.refund_ref IS NOT NULL
+     AND EXISTS (SELECT 1 FROM sales_document
+                  WHERE credits_id = NEW.credits_id AND refund_ref = NEW.refund_ref AND status = 'issued');
   SELECT RAISE(ABORT, 'CREDITED_NOT_ISSUED: a credit note corrects an issued invoice that is not annulled')
    WHERE NOT EXISTS (SELECT 1 FROM sales_document
                       WHERE id = NEW.credits_id AND status = 'issued' AND kind IN ('invoice', 'advance'))

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-EXTENSION = os.path.join(ROOT, "idem.so")
+EXTENSION = os.environ.get("IDEM_SO", os.path.join(ROOT, "idem.so"))
 SCHEMA = "".join(open(f, encoding="utf-8").read()
                  for f in sorted(glob.glob(os.path.join(ROOT, "sql", "ledger", "*.sql"))))
 

@@ -1,0 +1,83 @@
+-- Recipe: register a supplier's bill, exactly once
+--
+-- As ledger-invoice.sql, with the steps draft to issue and why below; the others are the same, the
+-- claim with the operation 'POST /v1/bills'.
+--
+-- Parameters: company, key, body, supplier, doc_no (NULL if the paper bears none), document_date,
+-- registration_date, due_date, currency, lines (JSON array of {"description", "net_minor",
+-- "tax_minor", "tax_code"}, tax as printed), sha256 of the file or NULL, dup_seq and dup_reason (0 and
+-- NULL but for an override); accounts payable, expense, vat, output_vat.
+--
+--   the client comes again with ...         it gets
+--   the same key and body                   the stored answer
+--   a new key, or after the key's purge     409 DUPLICATE_SUPPLIER_DOCUMENT with the bill that has it,
+--                                           also when the number is typed with other blanks or signs
+--   a new key, dup_seq = 1 and a reason     registered, logged as an override, listed for review
+--   a new key after the bill was voided     registered
+
+-- step: draft
+INSERT INTO received_bill (company_id, supplier_id, supplier_name, supplier_vat_id, supplier_country, doc_no, doc_no_absent,
+                           dup_seq, dup_reason, document_date, received_date, registration_date, due_date, currency,
+                           net_minor, tax_minor, gross_minor, base_net_minor, base_tax_minor, base_gross_minor,
+                           source_sha256, idem_key)
+SELECT p.company_id, p.id, p.name, p.vat_id, p.country, :doc_no, :doc_no IS NULL,
+       :dup_seq, :dup_reason, :document_date, :registration_date, :registration_date, :due_date, :currency,
+       t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax, :sha256, :key
+  FROM party p,
+       (SELECT sum(json_extract(l.value, '$.net_minor')) AS net,
+               sum(iif(c.kind = 'reverse_charge', 0, json_extract(l.value, '$.tax_minor'))) AS tax
+          FROM json_each(:lines) l
+          JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')) t
+ WHERE p.id = :supplier AND p.company_id = :company
+RETURNING id;
+
+-- step: lines
+INSERT INTO bill_line (bill_id, line_no, company_id, description, net_minor, tax_code)
+SELECT :document, key + 1, :company, json_extract(value, '$.description'), json_extract(value, '$.net_minor'),
+       json_extract(value, '$.tax_code')
+  FROM json_each(:lines);
+
+INSERT INTO bill_tax (bill_id, tax_code, company_id, taxable_minor, tax_minor, base_taxable_minor, base_tax_minor)
+SELECT :document, json_extract(value, '$.tax_code'), :company,
+       sum(json_extract(value, '$.net_minor')), sum(json_extract(value, '$.tax_minor')),
+       sum(json_extract(value, '$.net_minor')), sum(json_extract(value, '$.tax_minor'))
+  FROM json_each(:lines)
+ GROUP BY json_extract(value, '$.tax_code');
+
+-- step: entry
+INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
+VALUES (:company, :registration_date, 'purchases', 'received_bill', :document, 'register')
+RETURNING id;
+
+-- step: postings
+-- Payable, VAT as bill_vat_due says (reverse charge is owed and deducted), the rest is expense.
+INSERT INTO journal_line (entry_id, line_no, company_id, account_id, currency, amount_minor, base_amount_minor, party_id, tax_code)
+SELECT :entry, row_number() OVER (), :company, account, :currency, amount, amount, party, code
+  FROM (SELECT :payable AS account, -gross_minor AS amount, supplier_id AS party, NULL AS code
+          FROM received_bill WHERE id = :document
+        UNION ALL
+        SELECT iif(role = 'input_vat', :vat, :output_vat), amount, NULL, code FROM bill_vat_due WHERE bill_id = :document
+        UNION ALL
+        SELECT :expense, gross_minor - (SELECT coalesce(sum(amount), 0) FROM bill_vat_due WHERE bill_id = :document), NULL, NULL
+          FROM received_bill WHERE id = :document)
+ WHERE amount <> 0;
+
+-- step: issue
+UPDATE received_bill
+   SET status = 'registered', entry_id = :entry,
+       vat_period = (SELECT period FROM vat_period
+                      WHERE company_id = :company AND status = 'open' AND ends_on >= :registration_date
+                      ORDER BY ends_on LIMIT 1)
+ WHERE id = :document AND status = 'draft'
+RETURNING id, doc_no, doc_no_norm, gross_minor;
+
+-- step: why
+-- The bill that has the number, found while the draft is still there to lend its normal form.
+SELECT e.http_status, e.store_answer,
+       json_object('error', e.code, 'meaning', e.meaning, 'bill_id', c.bill_id) AS response
+  FROM ledger_error e
+  LEFT JOIN bill_identity i ON e.code = 'DUPLICATE_SUPPLIER_DOCUMENT' AND i.bill_id = :document
+  LEFT JOIN bill_claim c
+    ON c.company_id = i.company_id AND c.supplier_root = i.supplier_root AND c.kind = i.kind
+   AND c.doc_no_norm = i.doc_no_norm AND c.reset_year = i.reset_year AND c.dup_seq = i.dup_seq
+ WHERE e.code = :code;

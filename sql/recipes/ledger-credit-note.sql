@@ -1,0 +1,78 @@
+-- Recipe: credit an invoice, in full or in part, exactly once
+--
+-- As ledger-invoice.sql, with the steps draft to issue below; connect, begin, claim (with the operation
+-- 'POST /v1/credit-notes'), work, answer, commit, why and refused are the same.
+--
+-- Further parameters: invoice (the document to correct), refund_ref (the payment provider's refund id,
+-- or NULL), reason, and lines as there. series is a credit-note series.
+--
+--   the client comes again with ...         it gets
+--   the same key and body                   the stored answer
+--   a new key, same refund_ref              409 REFUND_ALREADY_CREDITED
+--   a new key, no refund_ref                another partial note, while something is left; then
+--                                           422 CREDIT_EXCEEDS_INVOICE
+-- When the notes reach the full gross amount the order part is free to be invoiced again.
+
+-- step: draft
+INSERT INTO sales_document (company_id, kind, credits_id, refund_ref, reason, customer_id, customer_name, customer_vat_id,
+                            customer_address, customer_country, currency, net_minor, tax_minor, gross_minor,
+                            base_net_minor, base_tax_minor, base_gross_minor, issue_date, idem_key)
+SELECT i.company_id, 'credit_note', i.id, :refund_ref, :reason, i.customer_id, i.customer_name, i.customer_vat_id,
+       i.customer_address, i.customer_country, i.currency, t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax,
+       :issue_date, :key
+  FROM sales_document i,
+       (SELECT sum(net) AS net, sum(iif(kind = 'reverse_charge', 0, (net * rate_bp + 5000) / 10000)) AS tax
+          FROM (SELECT c.kind, c.rate_bp, sum(json_extract(l.value, '$.net_minor')) AS net
+                  FROM json_each(:lines) l
+                  JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')
+                 GROUP BY c.code)) t
+ WHERE i.id = :invoice AND i.company_id = :company
+RETURNING id;
+
+-- step: lines
+INSERT INTO sales_line (document_id, line_no, company_id, description, quantity_milli, unit_price_minor, net_minor, tax_code)
+SELECT :document, key + 1, :company, json_extract(value, '$.description'), json_extract(value, '$.quantity_milli'),
+       json_extract(value, '$.unit_price_minor'), json_extract(value, '$.net_minor'), json_extract(value, '$.tax_code')
+  FROM json_each(:lines);
+
+INSERT INTO sales_tax (document_id, tax_code, company_id, taxable_minor, tax_minor, base_taxable_minor, base_tax_minor)
+SELECT :document, code, :company, net, tax, net, tax
+  FROM (SELECT c.code, sum(l.net_minor) AS net,
+               iif(c.kind = 'reverse_charge', 0, (sum(l.net_minor) * c.rate_bp + 5000) / 10000) AS tax
+          FROM sales_line l JOIN tax_code c ON c.company_id = l.company_id AND c.code = l.tax_code
+         WHERE l.document_id = :document
+         GROUP BY c.code);
+
+-- step: entry
+INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
+VALUES (:company, :issue_date, 'sales', 'sales_document', :document, 'issue')
+RETURNING id;
+
+-- step: postings
+-- The signs of the invoice, turned round.
+INSERT INTO journal_line (entry_id, line_no, company_id, account_id, currency, amount_minor, base_amount_minor, party_id, tax_code)
+SELECT :entry, row_number() OVER (), :company, account, :currency, amount, amount, party, code
+  FROM (SELECT :receivable AS account, -gross_minor AS amount, customer_id AS party, NULL AS code
+          FROM sales_document WHERE id = :document
+        UNION ALL
+        SELECT :revenue, net_minor, NULL, NULL FROM sales_document WHERE id = :document
+        UNION ALL
+        SELECT :vat, tax_minor, NULL, tax_code FROM sales_tax WHERE document_id = :document)
+ WHERE amount <> 0;
+
+-- step: issue
+UPDATE sales_document
+   SET status = 'issued', entry_id = :entry, issued_at = strftime('%Y-%m-%dT%H:%M:%SZ', 'now'),
+       (series_id, period, number, full_number) =
+         (SELECT n.series_id, n.period, n.number, n.full_number
+            FROM next_number n
+           WHERE n.series_id = :series
+             AND n.period = (SELECT CASE s.reset WHEN 'never' THEN '' ELSE y.label END
+                               FROM series s LEFT JOIN fiscal_year y ON y.company_id = :company
+                                AND y.starts_on <= :issue_date AND y.ends_on >= :issue_date
+                              WHERE s.id = :series)),
+       vat_period = (SELECT period FROM vat_period
+                      WHERE company_id = :company AND status = 'open' AND ends_on >= :issue_date
+                      ORDER BY ends_on LIMIT 1)
+ WHERE id = :document AND status = 'draft'
+RETURNING id, number, full_number, gross_minor;

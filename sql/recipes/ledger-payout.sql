@@ -1,0 +1,63 @@
+-- Recipe: import a payout of a payment provider, exactly once
+--
+-- As ledger-invoice.sql, with the steps draft to issue below and the operation 'payout'. Parameters:
+-- company, key, body, provider, account, livemode, payout_id, payout_date, currency (the company's own),
+-- gross_minor, fee_minor, lines (JSON array of {"txn_id", "category", "gross_minor", "fee_minor",
+-- "source_ref"}), accounts bank, fees, clearing.
+--
+-- A line whose source_ref is the external id of a payment of that provider account is matched to it;
+-- settlement_unmatched lists the others.
+--
+--   the import comes again with ...         it gets
+--   the same key and body                   the stored answer
+--   a new key, e.g. another webhook event   409 SETTLEMENT_ALREADY_IMPORTED
+--   another payout that repeats one of the
+--   transactions (overlapping exports)      409 TRANSACTION_ALREADY_SETTLED, nothing of it is stored
+--   lines that are not the payout           422 SETTLEMENT_DOES_NOT_ADD_UP
+
+-- step: draft
+INSERT INTO settlement_batch (company_id, provider, account, livemode, payout_id, payout_date, currency,
+                              gross_minor, fee_minor, net_minor)
+VALUES (:company, :provider, :account, :livemode, :payout_id, :payout_date, :currency,
+        :gross_minor, :fee_minor, :gross_minor - :fee_minor)
+RETURNING id;
+
+-- step: lines
+INSERT INTO settlement_line (batch_id, company_id, provider, account, livemode, txn_id, category, gross_minor, fee_minor,
+                             net_minor, source_ref, payment_id)
+SELECT :document, :company, :provider, :account, :livemode, json_extract(l.value, '$.txn_id'),
+       json_extract(l.value, '$.category'), json_extract(l.value, '$.gross_minor'), json_extract(l.value, '$.fee_minor'),
+       json_extract(l.value, '$.gross_minor') - json_extract(l.value, '$.fee_minor'),
+       json_extract(l.value, '$.source_ref'),
+       (SELECT p.id FROM payment p
+         WHERE p.company_id = :company AND p.provider = :provider AND p.account = :account
+           AND p.external_id = json_extract(l.value, '$.source_ref')
+           AND NOT EXISTS (SELECT 1 FROM settlement_line s WHERE s.payment_id = p.id))
+  FROM json_each(:lines) l;
+
+-- step: entry
+INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
+VALUES (:company, :payout_date, 'bank', 'settlement_batch', :document, 'payout')
+RETURNING id;
+
+-- step: postings
+INSERT INTO journal_line (entry_id, line_no, company_id, account_id, currency, amount_minor, base_amount_minor)
+SELECT :entry, row_number() OVER (), :company, account, :currency, amount, amount
+  FROM (SELECT :bank AS account, net_minor AS amount FROM settlement_batch WHERE id = :document
+        UNION ALL SELECT :fees, fee_minor FROM settlement_batch WHERE id = :document
+        UNION ALL SELECT :clearing, -gross_minor FROM settlement_batch WHERE id = :document)
+ WHERE amount <> 0;
+
+-- step: issue
+UPDATE settlement_batch SET status = 'posted', entry_id = :entry
+ WHERE id = :document AND status = 'imported'
+RETURNING id, payout_id, net_minor;
+
+-- step: why
+SELECT e.http_status, e.store_answer,
+       json_object('error', e.code, 'meaning', e.meaning,
+                   'batch_id', (SELECT b.id FROM settlement_batch b
+                                 WHERE b.company_id = :company AND b.provider = :provider AND b.account = :account
+                                   AND b.livemode = :livemode AND b.payout_id = :payout_id
+                                   AND b.id IS NOT :document)) AS response
+  FROM ledger_error e WHERE e.code = :code;
