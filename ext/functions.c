@@ -121,11 +121,11 @@ void idemFnCheckpoint(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   finish(&call, pCtx, &req);
 }
 
-/* True if the argument is the text z. */
+/* True if the argument is the text z. The type first: reading a blob as text changes it. */
 static int isWord(sqlite3_value *pArg, const char *z) {
+  if (sqlite3_value_type(pArg) != SQLITE_TEXT) return 0;
   const char *zArg = (const char *)sqlite3_value_text(pArg);
-  return sqlite3_value_type(pArg) == SQLITE_TEXT && zArg &&
-         sqlite3_value_bytes(pArg) == (int)strlen(z) && strcmp(zArg, z) == 0;
+  return zArg && sqlite3_value_bytes(pArg) == (int)strlen(z) && strcmp(zArg, z) == 0;
 }
 
 void idemFnResolve(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
