@@ -18,25 +18,30 @@ static const struct {
     [IDEM_OUT_REPLAY] = {"replay", 0, 0, IDEM_E_REPLAY},
     [IDEM_OUT_IN_PROGRESS] = {"in_progress",
                               "A request with this Idempotency-Key is still being processed, retry "
-                              "shortly.", 409, IDEM_E_IN_PROGRESS},
+                              "shortly.",
+                              409, IDEM_E_IN_PROGRESS},
     [IDEM_OUT_MISMATCH] = {"mismatch",
                            "Idempotency-Key was already used with a different request payload.",
                            422, IDEM_E_MISMATCH},
-    [IDEM_OUT_UNKNOWN] = {"unknown",
-                          "The outcome of the request with this Idempotency-Key is unknown, it must "
-                          "be resolved first.", 409, IDEM_E_UNKNOWN},
+    [IDEM_OUT_UNKNOWN] =
+        {"unknown",
+         "The outcome of the request with this Idempotency-Key is unknown, it must "
+         "be resolved first.",
+         409, IDEM_E_UNKNOWN},
     [IDEM_OUT_EXPIRED] = {"expired",
                           "The request with this Idempotency-Key was completed before, its answer "
-                          "is no longer stored.", 410, IDEM_E_GONE},
+                          "is no longer stored.",
+                          410, IDEM_E_GONE},
     [IDEM_OUT_EXHAUSTED] = {"exhausted",
                             "All attempts with this Idempotency-Key are used up, it must be "
-                            "resolved first.", 409, IDEM_E_EXHAUSTED},
+                            "resolved first.",
+                            409, IDEM_E_EXHAUSTED},
 };
 
 static const char *const azColumn[IDEM_COL_COUNT] = {
-    "outcome",        "message",    "http_status",    "token",    "attempt",  "lease_until",
-    "retry_after_ms", "replayed",   "code",           "headers",  "response", "response_omitted",
-    "recovery_point", "checkpoint", "created_at",     "completed_at"};
+    "outcome",        "message",    "http_status", "token",       "attempt",  "lease_until",
+    "retry_after_ms", "replayed",   "code",        "headers",     "response", "response_omitted",
+    "recovery_point", "checkpoint", "created_at",  "completed_at"};
 
 const char *idemOutcomeName(int eOutcome) {
   assert(eOutcome >= 0 && eOutcome < IDEM_OUT_COUNT);
@@ -172,43 +177,66 @@ void idemCellResult(sqlite3_context *pCtx, const IdemCell *pCell) {
   }
 }
 
-/* Appends a JSON string. The text is valid UTF-8. */
-static void appendString(sqlite3_str *pOut, const char *z, int n) {
-  int iFrom = 0;
-  sqlite3_str_appendchar(pOut, 1, '"');
-  for (int i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)z[i];
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
-    sqlite3_str_append(pOut, z + iFrom, i - iFrom);
-    iFrom = i + 1;
-    if (c >= 0x20) {
-      sqlite3_str_appendf(pOut, "\\%c", c);
-    } else {
-      sqlite3_str_appendf(pOut, "\\u%04x", c);
-    }
-  }
-  sqlite3_str_append(pOut, z + iFrom, n - iFrom);
-  sqlite3_str_appendchar(pOut, 1, '"');
+/* Where JSON goes. What does not fit is counted all the same, to make room for a second try. */
+typedef struct Out {
+  char *z;     /* the buffer */
+  size_t nMax; /* its size */
+  size_t n;    /* bytes put so far */
+} Out;
+
+static void put(Out *p, const char *z, size_t n) {
+  if (p->n + n <= p->nMax) memcpy(p->z + p->n, z, n);
+  p->n += n;
 }
 
-/* Appends the standard base64 of n bytes (RFC 4648, with padding) as a JSON string. */
-static void appendBase64(sqlite3_str *pOut, const unsigned char *a, int n) {
+/* A JSON string. The text is valid UTF-8. */
+static void putString(Out *p, const char *z, size_t n) {
+  size_t iFrom = 0;
+  put(p, "\"", 1);
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)z[i];
+    if (c >= 0x20 && c != '"' && c != '\\') continue;
+    put(p, z + iFrom, i - iFrom);
+    iFrom = i + 1;
+    if (c >= 0x20) {
+      char zEscape[2] = {'\\', (char)c};
+      put(p, zEscape, 2);
+    } else {
+      char zEscape[6] = {'\\', 'u', '0', '0', c < 0x10 ? '0' : '1', "0123456789abcdef"[c & 15]};
+      put(p, zEscape, 6);
+    }
+  }
+  put(p, z + iFrom, n - iFrom);
+  put(p, "\"", 1);
+}
+
+/* The standard base64 of n bytes (RFC 4648, with padding) as a JSON string. */
+static void putBase64(Out *p, const unsigned char *a, size_t n) {
   static const char z64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  sqlite3_str_appendchar(pOut, 1, '"');
-  for (int i = 0; i < n; i += 3) {
+  put(p, "\"", 1);
+  for (size_t i = 0; i < n; i += 3) {
     unsigned b1 = i + 1 < n ? a[i + 1] : 0u, b2 = i + 2 < n ? a[i + 2] : 0u;
     unsigned v = (unsigned)a[i] << 16 | b1 << 8 | b2;
     char z[4] = {z64[v >> 18], z64[v >> 12 & 63], z64[v >> 6 & 63], z64[v & 63]};
     if (i + 1 >= n) z[2] = '=';
     if (i + 2 >= n) z[3] = '=';
-    sqlite3_str_append(pOut, z, 4);
+    put(p, z, 4);
   }
-  sqlite3_str_appendchar(pOut, 1, '"');
+  put(p, "\"", 1);
 }
 
-char *idemAnswerJson(const IdemAnswer *pAnswer, sqlite3 *db) {
-  sqlite3_str *pOut = sqlite3_str_new(db);
-  char cSep = '{';
+static void putInt(Out *p, int64_t i) {
+  char z[24], *zEnd = z + sizeof(z), *zAt = zEnd;
+  uint64_t u = i < 0 ? 0u - (uint64_t)i : (uint64_t)i;
+  do {
+    *--zAt = (char)('0' + u % 10);
+  } while ((u /= 10) != 0);
+  if (i < 0) *--zAt = '-';
+  put(p, zAt, (size_t)(zEnd - zAt));
+}
+
+static void putAnswer(Out *p, const IdemAnswer *pAnswer) {
+  const char *zSep = "{\"";
   for (int i = 0; i < IDEM_COL_COUNT; i++) {
     IdemCell cell;
     idemAnswerCell(pAnswer, i, &cell);
@@ -216,16 +244,36 @@ char *idemAnswerJson(const IdemAnswer *pAnswer, sqlite3 *db) {
     /* A text that is not UTF-8 cannot stand in JSON: its bytes go as a blob's do. */
     int bBlob = cell.eType == SQLITE_BLOB ||
                 (cell.eType == SQLITE_TEXT && idemUtf8Chars(cell.v.p, cell.v.n) < 0);
-    sqlite3_str_appendf(pOut, "%c\"%s%s\":", cSep, azColumn[i], bBlob ? "_base64" : "");
-    cSep = ',';
+    put(p, zSep, 2);
+    put(p, azColumn[i], strlen(azColumn[i]));
+    if (bBlob) put(p, "_base64", 7);
+    put(p, "\":", 2);
+    zSep = ",\"";
     if (cell.eType == SQLITE_INTEGER) {
-      sqlite3_str_appendf(pOut, "%lld", (sqlite3_int64)cell.i);
+      putInt(p, cell.i);
     } else if (bBlob) {
-      appendBase64(pOut, cell.v.p, cell.v.n);
+      putBase64(p, cell.v.p, (size_t)cell.v.n);
     } else {
-      appendString(pOut, cell.v.p, cell.v.n);
+      putString(p, cell.v.p, (size_t)cell.v.n);
     }
   }
-  sqlite3_str_appendchar(pOut, 1, '}');
-  return sqlite3_str_finish(pOut);
+  put(p, "}", 1);
+}
+
+char *idemAnswerJson(const IdemAnswer *pAnswer, size_t *pn) {
+  char zShort[1024]; /* nearly every answer but a replay's fits */
+  Out out = {zShort, sizeof(zShort), 0};
+  putAnswer(&out, pAnswer);
+  *pn = out.n;
+  char *zJson = sqlite3_malloc64(out.n + 1);
+  if (!zJson) return 0;
+  if (out.n <= sizeof(zShort)) {
+    memcpy(zJson, zShort, out.n);
+  } else {
+    Out whole = {zJson, out.n, 0};
+    putAnswer(&whole, pAnswer);
+    assert(whole.n == out.n);
+  }
+  zJson[*pn] = 0;
+  return zJson;
 }

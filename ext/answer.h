@@ -48,7 +48,8 @@ void idemCellInt(IdemCell *pCell, int64_t i);
 void idemCellText(IdemCell *pCell, const char *z);
 void idemCellValue(IdemCell *pCell, const IdemValue *pVal);
 
-/* The whole answer as a JSON object; NULL columns are left out. NULL if memory ran out. */
-char *idemAnswerJson(const IdemAnswer *pAnswer, sqlite3 *db);
+/* The whole answer as a JSON object of *pn bytes, terminated; NULL columns are left out. From
+** sqlite3_malloc; NULL if memory ran out. */
+char *idemAnswerJson(const IdemAnswer *pAnswer, size_t *pn);
 
 #endif

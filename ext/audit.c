@@ -7,7 +7,7 @@
 #include "operations.h"
 
 void idemAuditRefusal(IdemCall *pCall, const IdemRequest *pReq, const IdemAnswer *pAnswer) {
-  IdemWrite w = {pReq, &pAnswer->verdict, 0, &pAnswer->loaded.policy, 0, pAnswer->now, 0};
+  IdemWrite w = {pReq, &pAnswer->verdict, &pAnswer->loaded, 0, pAnswer->now, 0};
   if (pCall->rc != SQLITE_OK || pAnswer->verdict.eEvent == IDEM_EV_NONE) return;
   idemStoreAudit(pCall, &w, idemOutcomeName(pAnswer->verdict.eOutcome));
   if ((pCall->rc & 0xff) == SQLITE_READONLY) {

@@ -39,9 +39,7 @@ static void makeToken(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAns
 /* Carries the verdict out. 0 if somebody was quicker. */
 static int carryOut(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAnswer) {
   int bClaimed = pAnswer->verdict.eOutcome == IDEM_OUT_CLAIMED;
-  IdemWrite w = {pReq, &pAnswer->verdict, &pAnswer->loaded.record, &pAnswer->loaded.policy,
-                 &pAnswer->token, pAnswer->now, 0};
-  if (!pAnswer->loaded.bFound) w.pRec = 0;
+  IdemWrite w = {pReq, &pAnswer->verdict, &pAnswer->loaded, &pAnswer->token, pAnswer->now, 0};
   if (bClaimed) makeToken(pCall, pReq, pAnswer);
   if (pCall->rc != SQLITE_OK) return 0;
   if (pAnswer->verdict.eWrite != IDEM_WR_NONE) {
@@ -60,25 +58,27 @@ static int carryOut(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAnswe
 typedef struct Wait {
   int64_t start; /* monotonic, ms; 0 until the first pause */
   int pause;     /* the next one, ms */
+  int bOver;     /* the time is up: the next look is the last */
 } Wait;
 
-/*
-** After an 'in progress': sleeps and says 1 if another look is worth it. Only where this connection
-** holds no lock at all: the owner must be able to complete meanwhile.
-*/
-static int waitMore(IdemCall *pCall, const IdemAnswer *pAnswer, Wait *pWait) {
-  int64_t left, now = monotonic();
-  if (pAnswer->verdict.eOutcome != IDEM_OUT_IN_PROGRESS) return 0;
-  if (pAnswer->loaded.policy.wait_ms == 0 || !idemConnMayWait(pCall->pConn)) return 0;
+/* True if the policy wants an 'in progress' to wait, and this connection holds no lock at all: the
+** owner must be able to complete meanwhile. */
+static int mayWait(IdemCall *pCall, const IdemAnswer *pAnswer, const Wait *pWait) {
+  return pAnswer->verdict.eOutcome == IDEM_OUT_IN_PROGRESS && !pWait->bOver &&
+         pAnswer->loaded.policy.wait_ms > 0 && idemConnMayWait(pCall->pConn);
+}
+
+/* Sleeps. An interrupt shows at the next nested statement. */
+static void waitMore(const IdemAnswer *pAnswer, Wait *pWait) {
+  int64_t now = monotonic(), left;
   if (pWait->pause == 0) {
     pWait->start = now;
     pWait->pause = PAUSE_FIRST;
   }
   left = pAnswer->loaded.policy.wait_ms - (now - pWait->start);
-  if (left <= 0) return 0;
-  sqlite3_sleep(left < pWait->pause ? (int)left : pWait->pause);
-  if (pWait->pause < PAUSE_MAX) pWait->pause = pWait->pause * 2 < PAUSE_MAX ? pWait->pause * 2 : PAUSE_MAX;
-  return 1; /* an interrupt shows at the next nested statement */
+  pWait->bOver = left <= pWait->pause;
+  if (left > 0) sqlite3_sleep(pWait->bOver ? (int)left : pWait->pause);
+  pWait->pause = pWait->pause * 2 < PAUSE_MAX ? pWait->pause * 2 : PAUSE_MAX;
 }
 
 void idemAnswerClear(IdemAnswer *pAnswer) {
@@ -87,35 +87,72 @@ void idemAnswerClear(IdemAnswer *pAnswer) {
   pAnswer->token.eType = SQLITE_NULL;
 }
 
+/* Asks the verdict on what is loaded. */
+static void decide(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAnswer) {
+  const IdemLoaded *pLoaded = &pAnswer->loaded;
+  pAnswer->token.eType = SQLITE_NULL;
+  pAnswer->now = idemConnNow(pCall->pConn);
+  idemVerdict(pLoaded->bFound ? &pLoaded->record : 0, pReq, &pLoaded->policy, pAnswer->now,
+              &pAnswer->verdict);
+}
+
+/* Fails the call with the verdict's error, if it has one. */
+static void raiseError(IdemCall *pCall, const IdemRequest *pReq, const IdemAnswer *pAnswer) {
+  const IdemLoaded *pLoaded = &pAnswer->loaded;
+  int eError = pAnswer->verdict.eError;
+  if (eError == IDEM_E_PREFIX) {
+    const IdemValue *pOld = &pLoaded->record.fingerprint, *pNew = &pReq->fingerprint;
+    idemFail(pCall, eError, idemFormLength(pOld), pOld->p, idemFormLength(pNew), pNew->p);
+  } else if (eError) {
+    idemFail(pCall, eError);
+  }
+}
+
+/* One claim as idemConnRun() runs it. */
+typedef struct Claim {
+  const IdemRequest *pReq; /* what is asked */
+  IdemAnswer *pAnswer;     /* what is answered */
+  Wait wait;               /* so far */
+  int nRace;               /* lost so far */
+  int eNext;               /* what to do next: */
+} Claim;
+enum { CLAIM_DONE = 0, CLAIM_AGAIN, CLAIM_WAIT };
+
+/* Load, decide, write. */
+static void claimOnce(IdemCall *pCall, void *pArg) {
+  Claim *p = pArg;
+  IdemAnswer *pAnswer = p->pAnswer;
+  p->eNext = CLAIM_DONE;
+  /* Most keys are new: while the write lock is held, the INSERT itself finds out. */
+  if (p->nRace == 0 && idemStoreRecall(pCall, p->pReq, &pAnswer->loaded)) {
+    decide(pCall, p->pReq, pAnswer);
+    int bPlain = !pAnswer->verdict.eError && pAnswer->verdict.eEvent == IDEM_EV_NONE;
+    if (bPlain && carryOut(pCall, p->pReq, pAnswer)) return;
+  }
+  idemStoreLoad(pCall, p->pReq, &pAnswer->loaded);
+  if (pCall->rc != SQLITE_OK) return;
+  decide(pCall, p->pReq, pAnswer);
+  raiseError(pCall, p->pReq, pAnswer);
+  if (pCall->rc != SQLITE_OK) return;
+  if (mayWait(pCall, pAnswer, &p->wait)) {
+    p->eNext = CLAIM_WAIT;
+  } else if (!carryOut(pCall, p->pReq, pAnswer)) {
+    p->eNext = CLAIM_AGAIN;
+  }
+}
+
 void idemClaim(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAnswer) {
-  Wait wait = {0, 0};
-  int nRace = 0;
+  Claim claim = {pReq, pAnswer, {0, 0, 0}, 0, CLAIM_AGAIN};
   assert(pReq->eVerb == IDEM_CLAIM);
   memset(pAnswer, 0, sizeof(*pAnswer));
-  for (;;) {
-    pAnswer->token.eType = SQLITE_NULL;
-    idemConnLock(pCall);
-    idemStoreLoad(pCall, pReq, &pAnswer->loaded);
-    if (pCall->rc != SQLITE_OK) break;
-    pAnswer->now = idemConnNow(pCall->pConn);
-    idemVerdict(pAnswer->loaded.bFound ? &pAnswer->loaded.record : 0, pReq,
-                &pAnswer->loaded.policy, pAnswer->now, &pAnswer->verdict);
-    if (pAnswer->verdict.eError == IDEM_E_PREFIX) {
-      const IdemValue *pOld = &pAnswer->loaded.record.fingerprint, *pNew = &pReq->fingerprint;
-      idemFail(pCall, IDEM_E_PREFIX, idemFormLength(pOld), pOld->p, idemFormLength(pNew), pNew->p);
-    } else if (pAnswer->verdict.eError) {
-      idemFail(pCall, pAnswer->verdict.eError);
-    }
-    if (pCall->rc != SQLITE_OK) break;
-    if (!waitMore(pCall, pAnswer, &wait)) {
-      if (carryOut(pCall, pReq, pAnswer) || pCall->rc != SQLITE_OK) break;
-      if (++nRace >= IDEM_RACES_MAX) {
-        idemFail(pCall, IDEM_E_RACES, nRace);
-        break;
-      }
-    }
+  while (pCall->rc == SQLITE_OK && claim.eNext != CLAIM_DONE) {
     idemLoadedClear(&pAnswer->loaded);
+    idemConnRun(pCall, claimOnce, &claim);
+    if (pCall->rc != SQLITE_OK) break;
+    if (claim.eNext == CLAIM_WAIT) waitMore(pAnswer, &claim.wait);
+    if (claim.eNext == CLAIM_AGAIN && ++claim.nRace >= IDEM_RACES_MAX) {
+      idemFail(pCall, IDEM_E_RACES, claim.nRace);
+    }
   }
-  idemConnUnlock(pCall);
   if (pCall->rc != SQLITE_OK) idemAnswerClear(pAnswer);
 }

@@ -26,14 +26,18 @@
 #include <time.h>
 
 struct IdemConn {
-  sqlite3 *db;                           /* the connection this belongs to */
-  int nRef;                              /* functions, modules and objects that point here */
-  int nGuard;                            /* connected virtual table objects */
-  int nClaimTable;                       /* of these, the tables temp.idem_claim */
-  int bClaimDraft;                       /* that table may yet be rolled back */
-  int bVerified;                         /* the schema is as sql/store.sql says */
-  int bClock;                            /* true if the clock is set */
-  int64_t iClock;                        /* what it is set to, ms */
+  sqlite3 *db;                       /* the connection this belongs to */
+  int nRef;                          /* functions, modules and objects that point here */
+  int nGuard;                        /* connected virtual table objects */
+  int nClaimTable;                   /* of these, the tables temp.idem_claim */
+  int bClaimDraft;                   /* that table may yet be rolled back */
+  int bVerified;                     /* the schema is as sql/store.sql says */
+  int bClock;                        /* true if the clock is set */
+  int64_t iClock;                    /* what it is set to, ms */
+  void (*xBody)(IdemCall *, void *); /* waits for the write lock, see idemConnRun(); or NULL */
+  IdemCall *pBodyCall;               /* its arguments */
+  void *pBodyArg;
+  void *pCache;                          /* what store.c remembers, or NULL */
   IdemFingerprint *pFingerprint;         /* digest contexts and scratch memory */
   sqlite3_stmt *apStmt[IDEM_STMT_COUNT]; /* kept prepared, or NULL */
 };
@@ -67,6 +71,7 @@ void idemConnUnref(void *p) {
   if (--pConn->nRef > 0) return;
   assert(pConn->nGuard == 0);
   idemFingerprintFree(pConn->pFingerprint);
+  sqlite3_free(pConn->pCache);
   sqlite3_free(pConn);
 }
 
@@ -80,6 +85,10 @@ IdemFingerprint *idemConnFingerprint(IdemConn *pConn) {
 
 IdemDigest *idemConnDigest(IdemConn *pConn) {
   return idemFingerprintDigest(pConn->pFingerprint);
+}
+
+void **idemConnCache(IdemConn *pConn) {
+  return &pConn->pCache;
 }
 
 int idemConnVerified(IdemConn *pConn) {
@@ -130,7 +139,7 @@ void idemConnGuardDown(IdemConn *pConn, int bClaimTable) {
   pConn->nGuard--;
   pConn->nClaimTable -= bClaimTable;
   assert(pConn->nClaimTable >= 0);
-  /* The holding statement refers to idem_call and would keep that guard up by itself. */
+  /* The statement IDEM_STMT_BODY refers to idem_call and would keep that guard up by itself. */
   if (pConn->nGuard == 0 || (bClaimTable && pConn->nClaimTable == 0)) dropStatements(pConn);
 }
 
@@ -161,12 +170,10 @@ void idemCallBegin(IdemCall *pCall, IdemConn *pConn, const char *zFunc) {
   pCall->zFunc = zFunc;
   pCall->rc = SQLITE_OK;
   pCall->zErr = 0;
-  pCall->pHold = 0;
   pCall->iRowid = sqlite3_last_insert_rowid(pConn->db);
 }
 
 void idemCallEnd(IdemCall *pCall) {
-  idemConnUnlock(pCall);
   if (sqlite3_last_insert_rowid(pCall->db) != pCall->iRowid) {
     sqlite3_set_last_insert_rowid(pCall->db, pCall->iRowid);
   }
@@ -187,7 +194,7 @@ sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql) {
     return 0;
   }
   if (pConn->nGuard > 0 && !pConn->apStmt[iStmt] &&
-      (iStmt != IDEM_STMT_HOLD || pConn->nClaimTable > 0)) {
+      (iStmt != IDEM_STMT_BODY || pConn->nClaimTable > 0)) {
     pConn->apStmt[iStmt] = pStmt;
   }
   return pStmt;
@@ -230,43 +237,65 @@ void idemConnDone(IdemConn *pConn, sqlite3_stmt *pStmt) {
   sqlite3_finalize(pStmt);
 }
 
-void idemConnLock(IdemCall *pCall) {
-  /* Changes nothing, but begins as a write does: with the busy handler, and at the newest state. In
-  ** an explicit transaction the lock then stays. In autocommit it would be given back as soon as the
-  ** statement ends, so there a statement that returns a row is held open until the unlock. */
-  static const char zTouch[] = "UPDATE main.idem_meta SET schema_version = 1 WHERE 0";
-  static const char zHold[] = "INSERT INTO main.idem_call DEFAULT VALUES RETURNING 1";
-  sqlite3 *db = pCall->db;
-  int bAuto = sqlite3_get_autocommit(db), rc = -1;
-  if (pCall->rc != SQLITE_OK || pCall->pHold) return;
-  if (sqlite3_txn_state(db, "main") != SQLITE_TXN_NONE) return;
-  if (sqlite3_db_readonly(db, "main") == 1) return;
-  if (bAuto && sqlite3_txn_state(db, 0) == SQLITE_TXN_NONE) return;
+void idemConnRunBody(IdemConn *pConn) {
+  void (*xBody)(IdemCall *, void *) = pConn->xBody;
+  pConn->xBody = 0;
+  if (xBody) xBody(pConn->pBodyCall, pConn->pBodyArg);
+}
+
+/* Steps a statement of idemConnRun() to its end, on whatever schema there is now. */
+static void runStatement(IdemCall *pCall, int iStmt, const char *zSql) {
+  int rc = -1;
   for (int i = 0; i < 10 && rc < 0 && pCall->rc == SQLITE_OK; i++) {
-    sqlite3_stmt *pStmt =
-        bAuto ? idemConnStmt(pCall, IDEM_STMT_HOLD, zHold) : idemConnStmt(pCall, 0, zTouch);
+    sqlite3_stmt *pStmt = idemConnStmt(pCall, iStmt, zSql);
     if (!pStmt) break;
     rc = idemConnStep(pCall, pStmt);
-    if (rc > 0) {
-      pCall->pHold = pStmt;
-    } else if (rc == 0) {
-      idemConnDone(pCall->pConn, pStmt);
-    }
+    if (rc >= 0) idemConnDone(pCall->pConn, pStmt);
   }
-  /* query_only: reading is still possible. Busy: in autocommit a replay is still possible. No such
-  ** table: verifying the store will say so. */
-  rc = pCall->rc & 0xff;
-  if (rc == SQLITE_READONLY || rc == SQLITE_ERROR || (rc == SQLITE_BUSY && bAuto)) {
+}
+
+/* Forgets a lock that could not be had, where the body may do without. query_only: reading is still
+** possible. Busy in autocommit: so is a replay. No such table: the body will say so. */
+static void forgiveLock(IdemCall *pCall) {
+  int rc = pCall->rc & 0xff;
+  if (rc == SQLITE_READONLY || rc == SQLITE_ERROR ||
+      (rc == SQLITE_BUSY && sqlite3_get_autocommit(pCall->db))) {
     idemForgive(pCall);
   }
 }
 
-void idemConnUnlock(IdemCall *pCall) {
-  sqlite3_stmt *pHold = pCall->pHold;
-  if (!pHold) return;
-  pCall->pHold = 0;
-  idemFailDb(pCall, sqlite3_reset(pHold)); /* commits what was written under it, or fails to */
-  idemConnDone(pCall->pConn, pHold);
+void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg) {
+  IdemConn *pConn = pCall->pConn;
+  sqlite3 *db = pCall->db;
+  int bAuto = sqlite3_get_autocommit(db);
+  if (pCall->rc != SQLITE_OK) return;
+  if (sqlite3_txn_state(db, "main") == SQLITE_TXN_NONE && sqlite3_db_readonly(db, "main") != 1) {
+    if (!bAuto) {
+      /* Changes nothing, but begins as a write does: with the busy handler, at the newest state. */
+      runStatement(pCall, 0, "UPDATE main.idem_meta SET schema_version = 1 WHERE 0");
+      forgiveLock(pCall);
+    } else if (sqlite3_txn_state(db, 0) != SQLITE_TXN_NONE) {
+      /* In autocommit that lock would be gone when its statement ends. So the body runs inside a
+      ** write statement: in the xUpdate of idem_call. What it writes is committed at the end. */
+      assert(!pConn->xBody);
+      pConn->xBody = xBody;
+      pConn->pBodyCall = pCall;
+      pConn->pBodyArg = pArg;
+      IdemCall outer;
+      idemCallBegin(&outer, pConn, pCall->zFunc);
+      runStatement(&outer, IDEM_STMT_BODY, "INSERT INTO main.idem_call(result) VALUES(NULL)");
+      int bRan = pConn->xBody == 0;
+      pConn->xBody = 0;
+      if (!bRan) forgiveLock(&outer);
+      if (outer.rc != SQLITE_OK) idemFailText(pCall, outer.rc, outer.zErr);
+      if (bRan) return;
+    }
+  }
+  if (pCall->rc == SQLITE_OK) xBody(pCall, pArg);
+}
+
+int idemConnWriting(IdemConn *pConn) {
+  return sqlite3_txn_state(pConn->db, "main") == SQLITE_TXN_WRITE;
 }
 
 int idemConnMayWait(IdemConn *pConn) {

@@ -8,8 +8,8 @@
 #include "errors.h"
 #include "fingerprint.h"
 
-/* The statements that are kept prepared. 0 and 1 are those of idemConnLock(), the others store.c's. */
-#define IDEM_STMT_HOLD  1
+/* The statements that are kept prepared. 0 and 1 are those of idemConnRun(), the others store.c's. */
+#define IDEM_STMT_BODY  1
 #define IDEM_STMT_FIRST 2
 #define IDEM_STMT_COUNT 48
 
@@ -46,18 +46,26 @@ void idemCallBegin(IdemCall *pCall, IdemConn *pConn, const char *zFunc);
 void idemCallEnd(IdemCall *pCall);
 
 /*
-** Takes the write lock of main at once where a read first would have to be upgraded to a write later,
-** which SQLite refuses without waiting when another connection is quicker:
+** Runs xBody, which reads and then perhaps writes, with the write lock of main taken first where a read
+** would have to be upgraded to a write later. SQLite refuses such an upgrade without waiting when
+** another connection is quicker. That is so
 **
 **   - in an explicit transaction that has not touched main yet;
 **   - in autocommit, while an outer statement holds a transaction on another schema (the SELECT from
 **     temp.idem_claim does): then even a nested read stays open until the outer statement ends.
 **
-** Elsewhere it does nothing: in autocommit a replay must not take the write lock. The unlock commits
-** in the second case, so the call may fail there; idemCallEnd() unlocks what is still locked.
+** Elsewhere xBody is simply run: in autocommit a replay must not take the write lock.
 */
-void idemConnLock(IdemCall *pCall);
-void idemConnUnlock(IdemCall *pCall);
+void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg);
+
+/* For idem_call's xUpdate alone: runs the body that waits for it, if there is one. */
+void idemConnRunBody(IdemConn *pConn);
+
+/* True if this connection holds the write lock of main already. */
+int idemConnWriting(IdemConn *pConn);
+
+/* A block of memory that store.c keeps for the connection, from sqlite3_malloc; NULL at first. */
+void **idemConnCache(IdemConn *pConn);
 
 /* True where a claim may wait for somebody else: this connection holds no lock on any schema but,
 ** perhaps, temp, and no transaction is open. */

@@ -80,7 +80,6 @@ typedef struct IdemCall {
   const char *zFunc;    /* what the user called: every message starts with it */
   int rc;               /* SQLITE_OK, or the first failure */
   char *zErr;           /* its text, from sqlite3_malloc; NULL when memory ran out */
-  sqlite3_stmt *pHold;  /* holds the write lock while it is open (conn.c), or NULL */
   sqlite3_int64 iRowid; /* last_insert_rowid() at entry, restored at the end */
 } IdemCall;
 

@@ -28,42 +28,52 @@ static void fitAnswer(IdemCall *pCall, IdemRequest *pReq, const IdemLoaded *pLoa
   *pbOmitted = 1;
 }
 
-/* Load, decide, write. 1 when it is done; 0 to begin again, or when the call has failed. */
-static int attempt(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded,
-                   IdemVerdict *pVerdict) {
+/* One request as idemConnRun() runs it. */
+typedef struct Finish {
+  const IdemRequest *pReq; /* what is asked */
+  IdemVerdict verdict;     /* what was decided */
+  int nRace;               /* races lost so far */
+  int bDone;               /* it is carried out */
+} Finish;
+
+/* Decides on what is loaded, and writes. Not done if somebody was quicker, or the verdict is an error:
+** from memory that may be a mistake, so the caller raises it. */
+static void decideAndWrite(IdemCall *pCall, Finish *p, const IdemLoaded *pLoaded) {
   unsigned char aDigest[IDEM_DIGEST_SIZE];
-  IdemRequest fitted = *pReq;
-  int64_t now;
+  IdemRequest fitted = *p->pReq;
   int bOmitted = 0;
-  idemConnLock(pCall);
-  idemStoreLoad(pCall, pReq, pLoaded);
   fitAnswer(pCall, &fitted, pLoaded, &bOmitted, aDigest);
-  if (pCall->rc != SQLITE_OK) return 0;
-  now = idemConnNow(pCall->pConn);
-  if (!pLoaded->bFound) {
-    idemFail(pCall, IDEM_E_NO_RECORD);
-    return 0;
-  }
-  idemVerdict(&pLoaded->record, &fitted, &pLoaded->policy, now, pVerdict);
-  if (pVerdict->eError) idemFail(pCall, pVerdict->eError);
-  if (pCall->rc != SQLITE_OK) return 0;
-  if (pVerdict->eWrite == IDEM_WR_NONE) return 1;
-  IdemWrite w = {&fitted, pVerdict, &pLoaded->record, &pLoaded->policy, 0, now, bOmitted};
-  return idemStoreWrite(pCall, &w);
+  if (pCall->rc != SQLITE_OK) return;
+  IdemWrite w = {&fitted, &p->verdict, pLoaded, 0, idemConnNow(pCall->pConn), bOmitted};
+  idemVerdict(pLoaded->bFound ? &pLoaded->record : 0, &fitted, &pLoaded->policy, w.now,
+              &p->verdict);
+  if (p->verdict.eError) return;
+  p->bDone = p->verdict.eWrite == IDEM_WR_NONE || idemStoreWrite(pCall, &w);
+}
+
+/* Load, decide, write. */
+static void finishOnce(IdemCall *pCall, void *pArg) {
+  Finish *p = pArg;
+  IdemLoaded loaded;
+  /* Most completions follow a claim of the same connection: the UPDATE itself finds out. */
+  if (p->nRace == 0 && idemStoreRecall(pCall, p->pReq, &loaded)) decideAndWrite(pCall, p, &loaded);
+  if (p->bDone || pCall->rc != SQLITE_OK) return;
+  idemStoreLoad(pCall, p->pReq, &loaded);
+  if (pCall->rc == SQLITE_OK && !loaded.bFound) idemFail(pCall, IDEM_E_NO_RECORD);
+  if (pCall->rc == SQLITE_OK) decideAndWrite(pCall, p, &loaded);
+  if (pCall->rc == SQLITE_OK && p->verdict.eError) idemFail(pCall, p->verdict.eError);
+  idemLoadedClear(&loaded);
 }
 
 int64_t idemFinish(IdemCall *pCall, const IdemRequest *pReq) {
-  IdemLoaded loaded;
-  IdemVerdict verdict;
-  int nRace = 0, bDone = 0;
+  Finish finish = {.pReq = pReq};
   assert(pReq->eVerb != IDEM_CLAIM);
-  while (!bDone && pCall->rc == SQLITE_OK) {
-    memset(&loaded, 0, sizeof(loaded));
-    bDone = attempt(pCall, pReq, &loaded, &verdict);
-    idemLoadedClear(&loaded);
-    if (!bDone && ++nRace >= IDEM_RACES_MAX) idemFail(pCall, IDEM_E_RACES, nRace);
+  while (pCall->rc == SQLITE_OK && !finish.bDone) {
+    idemConnRun(pCall, finishOnce, &finish);
+    if (!finish.bDone && ++finish.nRace >= IDEM_RACES_MAX) {
+      idemFail(pCall, IDEM_E_RACES, finish.nRace);
+    }
   }
-  idemConnUnlock(pCall);
   if (pCall->rc != SQLITE_OK) return 0;
-  return verdict.eWrite == IDEM_WR_RENEW ? verdict.due : 1;
+  return finish.verdict.eWrite == IDEM_WR_RENEW ? finish.verdict.due : 1;
 }

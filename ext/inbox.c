@@ -8,25 +8,37 @@
 */
 #include "operations.h"
 
+/* One delivery as idemConnRun() runs it. */
+typedef struct Seen {
+  const IdemValue *pSource, *pEvent, *pFingerprint; /* of the delivery */
+  int bNew;                                         /* it is the first */
+  int bDone;                                        /* it is decided */
+} Seen;
+
+static void seenOnce(IdemCall *pCall, void *pArg) {
+  Seen *p = pArg;
+  IdemEvent event;
+  idemStoreEvent(pCall, p->pSource, p->pEvent, p->pFingerprint, &event);
+  if (pCall->rc != SQLITE_OK) return;
+  int64_t now = idemConnNow(pCall->pConn);
+  if (event.bFound && now < event.expires_at) {
+    /* A delivery without a fingerprint says nothing about content, then or now. */
+    if (event.bFingerprint && p->pFingerprint->eType != SQLITE_NULL && !event.bSame) {
+      idemFail(pCall, IDEM_E_SEEN_OTHER);
+    }
+    p->bDone = 1;
+  } else {
+    p->bNew = p->bDone =
+        idemStoreSee(pCall, p->pSource, p->pEvent, p->pFingerprint, now, now + event.retention_ms);
+  }
+}
+
 int idemSeen(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEvent,
              const IdemValue *pFingerprint) {
-  IdemEvent event;
-  int bNew = 0;
-  for (int nRace = 0; pCall->rc == SQLITE_OK && !bNew; nRace++) {
-    idemConnLock(pCall);
-    idemStoreEvent(pCall, pSource, pEvent, pFingerprint, &event);
-    if (pCall->rc != SQLITE_OK) break;
-    int64_t now = idemConnNow(pCall->pConn);
-    if (event.bFound && now < event.expires_at) {
-      /* A delivery without a fingerprint says nothing about content, then or now. */
-      if (event.bFingerprint && pFingerprint->eType != SQLITE_NULL && !event.bSame) {
-        idemFail(pCall, IDEM_E_SEEN_OTHER);
-      }
-      break;
-    }
-    bNew = idemStoreSee(pCall, pSource, pEvent, pFingerprint, now, now + event.retention_ms);
+  Seen seen = {pSource, pEvent, pFingerprint, 0, 0};
+  for (int nRace = 0; pCall->rc == SQLITE_OK && !seen.bDone; nRace++) {
     if (nRace >= IDEM_RACES_MAX) idemFail(pCall, IDEM_E_RACES, nRace);
+    idemConnRun(pCall, seenOnce, &seen);
   }
-  idemConnUnlock(pCall);
-  return bNew && pCall->rc == SQLITE_OK;
+  return seen.bNew && pCall->rc == SQLITE_OK;
 }

@@ -7,15 +7,24 @@
 */
 #include "operations.h"
 
-int64_t idemPurge(IdemCall *pCall, int64_t nMax) {
+/* One batch as idemConnRun() runs it. */
+typedef struct Batch {
+  int64_t nMax; /* rows at most */
+  int64_t n;    /* rows touched */
+} Batch;
+
+static void purgeOnce(IdemCall *pCall, void *pArg) {
+  Batch *p = pArg;
   IdemPurge purge;
-  int64_t n = 0;
-  idemConnLock(pCall);
   int64_t now = idemConnNow(pCall->pConn);
-  idemStorePurgeable(pCall, now, nMax, &purge);
+  idemStorePurgeable(pCall, now, p->nMax, &purge);
   if (pCall->rc == SQLITE_OK && purge.nTombstone + purge.nAnswer + purge.nEvent > 0) {
-    n = idemStorePurge(pCall, now, &purge);
+    p->n = idemStorePurge(pCall, now, &purge);
   }
-  idemConnUnlock(pCall);
-  return pCall->rc == SQLITE_OK ? n : 0;
+}
+
+int64_t idemPurge(IdemCall *pCall, int64_t nMax) {
+  Batch batch = {nMax, 0};
+  idemConnRun(pCall, purgeOnce, &batch);
+  return pCall->rc == SQLITE_OK ? batch.n : 0;
 }

@@ -3,9 +3,10 @@
 **
 ** Every statement names its schema (main.), because a temp table of the same name would be found
 ** first. Every write is one statement: it happens as a whole or not at all, wherever it is called.
-** Every write of an existing record repeats in its WHERE clause what the verdict was based on (id,
-** state, due_at, token): if another connection was quicker, nothing is changed and the caller loads
-** and decides again.
+** Every write repeats in its WHERE clause what the verdict was based on (that there is no row, or its
+** id, state, due_at and token; and the version of the policies): if another connection was quicker,
+** nothing is changed and the caller loads and decides again. This is also what makes it safe to decide
+** from memory (idemStoreRecall).
 */
 #include "store.h"
 #include "schema.h"
@@ -49,12 +50,15 @@ const char *idemEventName(int eEvent) {
 ** nHead of them in the second text:
 **   s scope  k key  o operation  f fingerprint  t new token  u the verdict's due  n now
 **   m tombstone_ms  c code  h headers  r response  x omitted  p point  d checkpoint  y reason
-**   and of the record as it was loaded: I id  S state  D due_at  T token
+**   and as it was loaded: I id  S state  D due_at  T token  V version of the policies
 ** An UPDATE that sets audit_event fires the trigger that writes the audit row in the same statement;
 ** one that does not set it pays nothing for the trigger.
 */
-#define AS_LOADED "WHERE id=? AND state=? AND due_at IS ? AND token IS ?"
-#define SPEND     "spent=substr(ifnull(token||char(10),'')||ifnull(spent,''),1,8192)"
+#define AS_LOADED "WHERE" AS_ROW
+#define AS_ROW                                                                                     \
+  " id=? AND scope=? AND key=? AND state=? AND due_at IS ? AND token IS ?"                         \
+  " AND (SELECT policy_version FROM main.idem_meta WHERE id=1)=?"
+#define SPEND "spent=substr(ifnull(token||char(10),'')||ifnull(spent,''),1,8192)"
 #define ANSWER                                                                                     \
   "state='completed',due_at=?,tombstone_ms=?,code=?,headers=?,response=?,response_omitted=?,"      \
   "completed_at=?,updated_at=?"
@@ -70,40 +74,44 @@ static const struct {
 } aWrite[IDEM_WR_COUNT] = {
     [IDEM_WR_INSERT] = {{"INSERT INTO main.idem_store(scope,key,operation,fingerprint,token,"
                          "due_at,created_at,updated_at,state,attempt)"
-                         " VALUES(?1,?2,?3,?4,?5,?6,?7,?7,'processing',1) ON CONFLICT DO NOTHING",
+                         " SELECT ?1,?2,?3,?4,?5,?6,?7,?7,'processing',1 FROM main.idem_meta"
+                         " WHERE id=1 AND policy_version=?8 ON CONFLICT DO NOTHING",
                          "INSERT INTO main.idem_claim_audited(scope,key,operation,fingerprint,"
-                         "token,due_at,created_at,audit_event) VALUES(?,?,?,?,?,?,?,?)"},
-                        "skoftun", 7},
+                         "token,due_at,created_at,audit_event) SELECT ?1,?2,?3,?4,?5,?6,?7,?9"
+                         " FROM main.idem_meta WHERE id=1 AND policy_version=?8"},
+                        "skoftunV",
+                        8},
     [IDEM_WR_RESTART] = {SET("operation=?,fingerprint=?,token=?,due_at=?,created_at=?,updated_at=?,"
                              "state='processing',attempt=1,granted=0,spent=NULL,tombstone_ms=NULL,"
                              "completed_at=NULL,code=NULL,headers=NULL,response=NULL,"
                              "response_omitted=0,recovery_point=NULL,checkpoint=NULL,reason=NULL"),
-                         "oftunnISDT", 6},
+                         "oftunnIskSDTV", 6},
     [IDEM_WR_RETRY] = {SET(SPEND ",token=?,due_at=?,updated_at=?,state='processing',"
                                  "attempt=attempt+1"),
-                       "tunISDT", 3},
-    [IDEM_WR_COMPLETE] = {SET(ANSWER), "umchrxnnISDT", 8},
-    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynISDT", 2},
-    [IDEM_WR_SUSPEND] = {SET("state='unknown',due_at=NULL,reason=?,updated_at=?"), "ynISDT", 2},
-    [IDEM_WR_RENEW] = {SET("due_at=?,updated_at=?"), "unISDT", 2},
+                       "tunIskSDTV", 3},
+    [IDEM_WR_COMPLETE] = {SET(ANSWER), "umchrxnnIskSDTV", 8},
+    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynIskSDTV", 2},
+    [IDEM_WR_SUSPEND] = {SET("state='unknown',due_at=NULL,reason=?,updated_at=?"), "ynIskSDTV", 2},
+    [IDEM_WR_RENEW] = {SET("due_at=?,updated_at=?"), "unIskSDTV", 2},
     [IDEM_WR_CHECKPOINT] = {SET("recovery_point=?,checkpoint=?,due_at=?,updated_at=?"),
-                            "pdunISDT", 4},
-    [IDEM_WR_RESOLVE_COMPLETED] = {SET(ANSWER ",reason=?," SPEND ",token=NULL"), "umchrxnnyISDT", 9},
+                            "pdunIskSDTV", 4},
+    [IDEM_WR_RESOLVE_COMPLETED] = {SET(ANSWER ",reason=?," SPEND ",token=NULL"), "umchrxnnyIskSDTV",
+                                   9},
     [IDEM_WR_RESOLVE_RETRY] = {SET("state='released',due_at=NULL,reason=?,updated_at=?,"
                                    "granted=attempt," SPEND ",token=NULL"),
-                               "ynISDT", 2},
-    [IDEM_WR_ERASE] = {{"DELETE FROM main.idem_store WHERE ?1>=0 AND id=?2 AND state=?3"
-                        " AND due_at IS ?4 AND token IS ?5",
+                               "ynIskSDTV", 2},
+    [IDEM_WR_ERASE] = {{"DELETE FROM main.idem_store WHERE ?>=0 AND" AS_ROW,
                         "UPDATE main.idem_store SET updated_at=?,audit_event=? " AS_LOADED},
-                       "nISDT", 1},
-    [IDEM_WR_MARK] = {SET("updated_at=?"), "nISDT", 1},
+                       "nIskSDTV",
+                       1},
+    [IDEM_WR_MARK] = {SET("updated_at=?"), "nIskSDTV", 1},
 };
 
 /* The statements after the writes in the connection's cache. */
 enum {
   STMT_WRITE = IDEM_STMT_FIRST,
-  STMT_LOAD_CLAIM = STMT_WRITE + 2 * IDEM_WR_COUNT,
-  STMT_LOAD_RECORD,
+  STMT_LOAD = STMT_WRITE + 2 * IDEM_WR_COUNT,
+  STMT_POLICY,
   STMT_AUDIT,
   STMT_PURGEABLE,
   STMT_PURGE,
@@ -126,12 +134,31 @@ enum {
 #define POLICY_OF(op)                                                                              \
   "p.operation=ifnull((SELECT operation FROM main.idem_policy WHERE operation=" op "),'*')"
 
-static const char zLoadClaim[] =
-    "SELECT " POLICY_COLUMNS "," RECORD_COLUMNS " FROM main.idem_policy p"
-    " LEFT JOIN main.idem_store r ON r.scope=?1 AND r.key=?2 WHERE " POLICY_OF("?3");
-static const char zLoadRecord[] =
-    "SELECT " POLICY_COLUMNS "," RECORD_COLUMNS " FROM main.idem_store r"
-    " JOIN main.idem_policy p ON " POLICY_OF("r.operation") " WHERE r.scope=?1 AND r.key=?2";
+static const char zLoad[] = "SELECT m.policy_version," RECORD_COLUMNS " FROM main.idem_meta m"
+                            " LEFT JOIN main.idem_store r ON r.scope=?1 AND r.key=?2 WHERE m.id=1";
+static const char zPolicy[] =
+    "SELECT " POLICY_COLUMNS " FROM main.idem_policy p WHERE " POLICY_OF("?1");
+
+/* What a connection keeps in memory, in its block (idemConnCache). */
+#define CACHED_POLICIES 8
+#define CACHED_NAME     64 /* longer operations are simply not kept */
+typedef struct CachedPolicy {
+  int n;                   /* bytes of aName; -1 for an empty place */
+  char aName[CACHED_NAME]; /* the operation */
+  IdemPolicy policy;       /* its policy */
+} CachedPolicy;
+typedef struct StoreCache {
+  int64_t iPolicyVersion;                /* of all policies here */
+  int iNext;                             /* the place to overwrite next */
+  CachedPolicy aPolicy[CACHED_POLICIES]; /* the policies used of late */
+  int bNewKey;                           /* the latest claim here was of a new key */
+  int bClaim;                            /* the rest is this connection's latest claim: */
+  int64_t id;                            /* its row */
+  int64_t attempt, due;                  /* as it left them */
+  int nToken, nOperation;                /* bytes of these: */
+  char aToken[IDEM_TOKEN_MAX];           /* its token */
+  char aOperation[CACHED_NAME];          /* its operation */
+} StoreCache;
 
 static void bindValue(sqlite3_stmt *pStmt, int i, const IdemValue *pVal) {
   const void *p = pVal->p ? pVal->p : "";
@@ -149,18 +176,25 @@ static void bindName(sqlite3_stmt *pStmt, int i, const char *zName) {
   sqlite3_bind_text(pStmt, i, zName, -1, SQLITE_STATIC);
 }
 
+/*
+** Reads a column by its sqlite3_value: one call that takes the connection's mutex instead of three. We
+** run inside a statement of the application, so the mutex is held and the value is safe.
+*/
 static void columnValue(sqlite3_stmt *pStmt, int i, IdemValue *pVal) {
-  pVal->eType = sqlite3_column_type(pStmt, i);
+  sqlite3_value *p = sqlite3_column_value(pStmt, i);
+  pVal->eType = sqlite3_value_type(p);
   pVal->p = 0;
-  if (pVal->eType == SQLITE_TEXT) pVal->p = sqlite3_column_text(pStmt, i);
-  if (pVal->eType == SQLITE_BLOB) pVal->p = sqlite3_column_blob(pStmt, i);
-  pVal->n = pVal->eType == SQLITE_NULL ? 0 : sqlite3_column_bytes(pStmt, i);
+  pVal->n = 0;
+  if (pVal->eType == SQLITE_NULL) return;
+  pVal->p = pVal->eType == SQLITE_TEXT ? sqlite3_value_text(p) : sqlite3_value_blob(p);
+  pVal->n = sqlite3_value_bytes(p);
 }
 
 /* Reads an integer column and checks what idem itself guarantees when it writes. */
 static int64_t columnInt(IdemCall *pCall, sqlite3_stmt *pStmt, int i, int64_t lo, int64_t hi) {
-  int64_t v = sqlite3_column_int64(pStmt, i);
-  if (sqlite3_column_type(pStmt, i) != SQLITE_INTEGER || v < lo || v > hi) {
+  sqlite3_value *p = sqlite3_column_value(pStmt, i);
+  int64_t v = sqlite3_value_int64(p);
+  if (sqlite3_value_type(p) != SQLITE_INTEGER || v < lo || v > hi) {
     idemFail(pCall, IDEM_E_DAMAGED, sqlite3_column_name(pStmt, i));
   }
   return v;
@@ -173,7 +207,10 @@ static void columnData(IdemCall *pCall, sqlite3_stmt *pStmt, int i, int mAllowed
           : pVal->eType == SQLITE_TEXT ? 2
           : pVal->eType == SQLITE_BLOB ? 4
                                        : 0;
-  if (!(m & mAllowed)) idemFail(pCall, IDEM_E_DAMAGED, sqlite3_column_name(pStmt, i));
+  if (!(m & mAllowed)) {
+    idemFail(pCall, IDEM_E_DAMAGED, sqlite3_column_name(pStmt, i));
+    pVal->n = 0;
+  }
   if (pVal->n > 0 && !pVal->p) idemFailNomem(pCall);
 }
 
@@ -297,29 +334,154 @@ static void bindKey(sqlite3_stmt *pStmt, const void *p) {
   const IdemRequest *pReq = p;
   bindValue(pStmt, 1, &pReq->scope);
   bindValue(pStmt, 2, &pReq->key);
-  if (pReq->eVerb == IDEM_CLAIM) bindValue(pStmt, 3, &pReq->operation);
 }
 
-void idemStoreLoad(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded) {
-  int bClaim = pReq->eVerb == IDEM_CLAIM, bRow;
-  memset(pLoaded, 0, sizeof(*pLoaded));
-  sqlite3_stmt *pStmt = start(pCall, bClaim ? STMT_LOAD_CLAIM : STMT_LOAD_RECORD,
-                              bClaim ? zLoadClaim : zLoadRecord, bindKey, pReq, &bRow);
+static void bindOperation(sqlite3_stmt *pStmt, const void *p) {
+  bindValue(pStmt, 1, p);
+}
+
+/* The connection's block, made at first use. NULL if the call has failed. */
+static StoreCache *cacheOf(IdemCall *pCall) {
+  void **pp = idemConnCache(pCall->pConn);
+  if (!*pp && pCall->rc == SQLITE_OK) {
+    StoreCache *p = *pp = sqlite3_malloc64(sizeof(*p));
+    if (p) {
+      memset(p, 0, sizeof(*p));
+      for (int i = 0; i < CACHED_POLICIES; i++) p->aPolicy[i].n = -1;
+    } else {
+      idemFailNomem(pCall);
+    }
+  }
+  return *pp;
+}
+
+static const IdemPolicy *cachedPolicy(const StoreCache *p, const IdemValue *pOperation) {
+  for (int i = 0; i < CACHED_POLICIES; i++) {
+    if (p->aPolicy[i].n == pOperation->n &&
+        (pOperation->n == 0 ||
+         memcmp(p->aPolicy[i].aName, pOperation->p, (size_t)pOperation->n) == 0)) {
+      return &p->aPolicy[i].policy;
+    }
+  }
+  return 0;
+}
+
+/* Finds an operation's policy: in memory if it is of version iVersion, else in the store. */
+static void loadPolicy(IdemCall *pCall, const IdemValue *pOperation, int64_t iVersion,
+                       IdemPolicy *pPol) {
+  StoreCache *p = cacheOf(pCall);
+  const IdemPolicy *pCached;
+  int bRow;
+  if (pCall->rc != SQLITE_OK) return;
+  if (p->iPolicyVersion != iVersion) {
+    for (int i = 0; i < CACHED_POLICIES; i++) p->aPolicy[i].n = -1;
+    p->iPolicyVersion = iVersion;
+  }
+  pCached = cachedPolicy(p, pOperation);
+  if (pCached) {
+    *pPol = *pCached;
+    return;
+  }
+  sqlite3_stmt *pStmt = start(pCall, STMT_POLICY, zPolicy, bindOperation, pOperation, &bRow);
   if (!pStmt) return;
   if (bRow) {
-    readPolicy(pCall, pStmt, 0, &pLoaded->policy);
-    pLoaded->bFound = sqlite3_column_type(pStmt, POLICY_COUNT) != SQLITE_NULL;
-    if (pLoaded->bFound) readRecord(pCall, pStmt, POLICY_COUNT, &pLoaded->record);
-    if (pLoaded->bFound && pCall->rc == SQLITE_OK) detach(pCall, pLoaded);
-  } else if (bClaim) {
+    readPolicy(pCall, pStmt, 0, pPol);
+  } else {
     idemFail(pCall, IDEM_E_NO_POLICY);
   }
   idemConnDone(pCall->pConn, pStmt);
+  if (pCall->rc == SQLITE_OK && pOperation->n <= CACHED_NAME) {
+    CachedPolicy *pPlace = &p->aPolicy[p->iNext];
+    p->iNext = (p->iNext + 1) % CACHED_POLICIES;
+    pPlace->n = pOperation->n;
+    if (pOperation->n) memcpy(pPlace->aName, pOperation->p, (size_t)pOperation->n);
+    pPlace->policy = *pPol;
+  }
+}
+
+void idemStoreLoad(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded) {
+  int bRow;
+  memset(pLoaded, 0, sizeof(*pLoaded));
+  sqlite3_stmt *pStmt = start(pCall, STMT_LOAD, zLoad, bindKey, pReq, &bRow);
+  if (!pStmt) return;
+  if (bRow) {
+    pLoaded->iPolicyVersion = columnInt(pCall, pStmt, 0, INT64_MIN, INT64_MAX);
+    pLoaded->bFound = sqlite3_column_type(pStmt, 1) != SQLITE_NULL;
+    if (pLoaded->bFound) readRecord(pCall, pStmt, 1, &pLoaded->record);
+    if (pLoaded->bFound && pCall->rc == SQLITE_OK) detach(pCall, pLoaded);
+  } else {
+    idemFail(pCall, IDEM_E_DAMAGED, "schema_version");
+  }
+  idemConnDone(pCall->pConn, pStmt);
+  if (pReq->eVerb == IDEM_CLAIM && pCall->rc == SQLITE_OK) {
+    StoreCache *p = cacheOf(pCall);
+    if (p) p->bNewKey = !pLoaded->bFound;
+  }
+  if (pLoaded->bFound || pReq->eVerb == IDEM_CLAIM) {
+    loadPolicy(pCall, pReq->eVerb == IDEM_CLAIM ? &pReq->operation : &pLoaded->record.operation,
+               pLoaded->iPolicyVersion, &pLoaded->policy);
+  }
+}
+
+/* The record that this connection's latest claim left, if that is what the request is about. */
+static int recallRecord(const StoreCache *p, const IdemRequest *pReq, IdemRecord *pRec) {
+  const IdemValue token = {SQLITE_TEXT, p->nToken, p->aToken};
+  const IdemValue operation = {SQLITE_TEXT, p->nOperation, p->aOperation};
+  if (!p->bClaim || !idemSame(&token, &pReq->token)) return 0;
+  memset(pRec, 0, sizeof(*pRec));
+  pRec->id = p->id;
+  pRec->eState = IDEM_ST_PROCESSING;
+  pRec->attempt = p->attempt;
+  pRec->bDue = 1;
+  pRec->due = p->due;
+  pRec->token = token;
+  pRec->operation = operation;
+  pRec->spent.eType = pRec->fingerprint.eType = SQLITE_NULL;
+  pRec->headers.eType = pRec->response.eType = pRec->point.eType = SQLITE_NULL;
+  pRec->checkpoint.eType = pRec->reason.eType = SQLITE_NULL;
+  return 1;
+}
+
+int idemStoreRecall(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded) {
+  StoreCache *p = *idemConnCache(pCall->pConn);
+  const IdemPolicy *pPol;
+  memset(pLoaded, 0, sizeof(*pLoaded));
+  if (pCall->rc != SQLITE_OK || !p) return 0;
+  if (pReq->eVerb == IDEM_COMPLETE) {
+    pLoaded->bFound = recallRecord(p, pReq, &pLoaded->record);
+    if (!pLoaded->bFound) return 0;
+  } else if (pReq->eVerb != IDEM_CLAIM || !p->bNewKey || !idemConnWriting(pCall->pConn)) {
+    return 0;
+  }
+  pPol = cachedPolicy(p, pLoaded->bFound ? &pLoaded->record.operation : &pReq->operation);
+  if (!pPol) return 0;
+  pLoaded->policy = *pPol;
+  pLoaded->iPolicyVersion = p->iPolicyVersion;
+  return 1;
+}
+
+/* Keeps in mind what a write left, for the completion that is likely to follow a claim. */
+static void rememberWrite(IdemCall *pCall, const IdemWrite *pWrite) {
+  StoreCache *p = *idemConnCache(pCall->pConn);
+  const IdemVerdict *pVerdict = pWrite->pVerdict;
+  if (!p) return;
+  p->bClaim = pVerdict->eOutcome == IDEM_OUT_CLAIMED && pVerdict->eEvent == IDEM_EV_NONE &&
+              pWrite->pReq->operation.n <= CACHED_NAME;
+  if (!p->bClaim) return;
+  p->id = pVerdict->eWrite == IDEM_WR_INSERT ? sqlite3_last_insert_rowid(pCall->db)
+                                             : pWrite->pLoaded->record.id;
+  p->attempt = pVerdict->attempt;
+  p->due = pVerdict->due;
+  p->nToken = pWrite->pToken->n;
+  memcpy(p->aToken, pWrite->pToken->p, (size_t)p->nToken);
+  p->nOperation = pWrite->pReq->operation.n;
+  if (p->nOperation) memcpy(p->aOperation, pWrite->pReq->operation.p, (size_t)p->nOperation);
 }
 
 /* Binds one parameter by its letter; see aWrite. */
 static void bindLetter(sqlite3_stmt *pStmt, int i, char c, const IdemWrite *p) {
   const IdemRequest *pReq = p->pReq;
+  const IdemRecord *pRec = &p->pLoaded->record;
   switch (c) {
   case 's': bindValue(pStmt, i, &pReq->scope); break;
   case 'k': bindValue(pStmt, i, &pReq->key); break;
@@ -328,7 +490,8 @@ static void bindLetter(sqlite3_stmt *pStmt, int i, char c, const IdemWrite *p) {
   case 't': bindValue(pStmt, i, p->pToken); break;
   case 'u': sqlite3_bind_int64(pStmt, i, p->pVerdict->due); break;
   case 'n': sqlite3_bind_int64(pStmt, i, p->now); break;
-  case 'm': sqlite3_bind_int64(pStmt, i, p->pPol->tombstone_ms); break;
+  case 'm': sqlite3_bind_int64(pStmt, i, p->pLoaded->policy.tombstone_ms); break;
+  case 'V': sqlite3_bind_int64(pStmt, i, p->pLoaded->iPolicyVersion); break;
   case 'c':
     if (pReq->bCode) sqlite3_bind_int64(pStmt, i, pReq->code);
     break;
@@ -339,14 +502,12 @@ static void bindLetter(sqlite3_stmt *pStmt, int i, char c, const IdemWrite *p) {
   case 'd': bindValue(pStmt, i, &pReq->checkpoint); break;
   case 'y': bindValue(pStmt, i, &pReq->reason); break;
   case 'e': bindName(pStmt, i, aEventName[p->pVerdict->eEvent]); break;
-  case 'I': sqlite3_bind_int64(pStmt, i, p->pRec->id); break;
-  case 'S': bindName(pStmt, i, aStateName[p->pRec->eState]); break;
+  case 'I': sqlite3_bind_int64(pStmt, i, pRec->id); break;
+  case 'S': bindName(pStmt, i, aStateName[pRec->eState]); break;
   case 'D':
-    if (p->pRec->bDue) sqlite3_bind_int64(pStmt, i, p->pRec->due);
+    if (pRec->bDue) sqlite3_bind_int64(pStmt, i, pRec->due);
     break;
-  default:
-    assert(c == 'T');
-    bindValue(pStmt, i, &p->pRec->token);
+  default: assert(c == 'T'); bindValue(pStmt, i, &pRec->token);
   }
 }
 
@@ -367,12 +528,14 @@ int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite) {
   int eWrite = pWrite->pVerdict->eWrite, bEvent = pWrite->pVerdict->eEvent != IDEM_EV_NONE, bRow;
   int nBefore = sqlite3_total_changes(pCall->db);
   assert(eWrite > IDEM_WR_NONE && eWrite < IDEM_WR_COUNT);
-  assert(pWrite->pRec || eWrite == IDEM_WR_INSERT);
-  sqlite3_stmt *pStmt = start(pCall, STMT_WRITE + 2 * eWrite + bEvent,
-                              aWrite[eWrite].azSql[bEvent], bindWrite, pWrite, &bRow);
+  assert(pWrite->pLoaded->bFound || eWrite == IDEM_WR_INSERT);
+  sqlite3_stmt *pStmt = start(pCall, STMT_WRITE + 2 * eWrite + bEvent, aWrite[eWrite].azSql[bEvent],
+                              bindWrite, pWrite, &bRow);
   if (!pStmt) return 0;
   idemConnDone(pCall->pConn, pStmt);
-  return sqlite3_total_changes(pCall->db) != nBefore; /* triggers count here, in changes() not */
+  if (sqlite3_total_changes(pCall->db) == nBefore) return 0; /* it counts triggers' rows as well */
+  rememberWrite(pCall, pWrite);
+  return 1;
 }
 
 /* The arguments of an audit row that stands alone. */
@@ -403,9 +566,9 @@ void idemStoreAudit(IdemCall *pCall, const IdemWrite *pWrite, const char *zDetai
 
 /* The arguments of the statements on what has expired. */
 typedef struct PurgeArgs {
-  int64_t now;              /* ms */
-  int64_t nMax;             /* PURGEABLE: rows at most of each kind */
-  const IdemPurge *pPurge;  /* PURGE: rows at most of each kind */
+  int64_t now;             /* ms */
+  int64_t nMax;            /* PURGEABLE: rows at most of each kind */
+  const IdemPurge *pPurge; /* PURGE: rows at most of each kind */
 } PurgeArgs;
 
 static void bindPurgeable(sqlite3_stmt *pStmt, const void *pArg) {
@@ -562,14 +725,14 @@ int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad) {
 }
 
 /* The listings. Each reads scope and key after the columns that readRecord() wants. */
-#define SCAN "SELECT " POLICY_COLUMNS "," RECORD_COLUMNS ",r.scope,r.key FROM main.idem_store r "
+#define SCAN        "SELECT " POLICY_COLUMNS "," RECORD_COLUMNS ",r.scope,r.key FROM main.idem_store r "
 #define SCAN_POLICY " CROSS JOIN main.idem_policy p ON " POLICY_OF("r.operation")
 static const char *const azScan[IDEM_SCAN_COUNT] = {
     [IDEM_SCAN_ALL] = SCAN SCAN_POLICY " ORDER BY r.id",
     [IDEM_SCAN_KEY] = SCAN SCAN_POLICY " WHERE r.scope=?1 AND r.key=?2",
     [IDEM_SCAN_SCOPE] = SCAN SCAN_POLICY " WHERE r.scope=?1",
-    [IDEM_SCAN_STATE] = SCAN SCAN_POLICY
-    " WHERE (r.state=?3 AND r.due_at BETWEEN ?5 AND ?6) OR r.state=?4",
+    [IDEM_SCAN_STATE] =
+        SCAN SCAN_POLICY " WHERE (r.state=?3 AND r.due_at BETWEEN ?5 AND ?6) OR r.state=?4",
     [IDEM_SCAN_ROWID] = SCAN SCAN_POLICY " WHERE r.id=?5",
 };
 

@@ -9,10 +9,11 @@
 
 /* A record and its policy as loaded, with the memory that the record's values point into. */
 typedef struct IdemLoaded {
-  int bFound;        /* a row of this scope and key exists */
-  IdemRecord record; /* the row, if bFound */
-  IdemPolicy policy; /* of the operation */
-  void *aCopy;       /* owns the bytes of the record's values; NULL if there are none */
+  int bFound;             /* a row of this scope and key exists */
+  IdemRecord record;      /* the row, if bFound */
+  IdemPolicy policy;      /* of the operation */
+  int64_t iPolicyVersion; /* of idem_meta, when the policy was read */
+  void *aCopy;            /* owns the bytes of the record's values; NULL if there are none */
 } IdemLoaded;
 
 /*
@@ -23,20 +24,27 @@ typedef struct IdemLoaded {
 void idemStoreLoad(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded);
 void idemLoadedClear(IdemLoaded *pLoaded);
 
+/*
+** The same from memory, if this connection remembers enough: for a claim, that there is no record
+** (worth a try where the write lock is held and the last key was new); for a completion, the record as this connection's
+** own claim left it. 1 if so. It may be wrong: the write that follows finds out, since it demands what
+** it was decided on, and then everything begins again with idemStoreLoad().
+*/
+int idemStoreRecall(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded);
+
 /* What a write needs beside the request and the verdict. */
 typedef struct IdemWrite {
   const IdemRequest *pReq;     /* what was asked */
   const IdemVerdict *pVerdict; /* what was decided */
-  const IdemRecord *pRec;      /* the record it was decided on, or NULL for IDEM_WR_INSERT */
-  const IdemPolicy *pPol;      /* its policy */
+  const IdemLoaded *pLoaded;   /* what it was decided on */
   const IdemValue *pToken;     /* the token of the attempt that begins */
   int64_t now;                 /* ms */
   int bOmitted;                /* pReq->response is the digest of an answer too large to keep */
 } IdemWrite;
 
 /*
-** Carries out pVerdict->eWrite with one statement, which changes nothing if the record is no longer as
-** pRec says. 1 if it was carried out; 0 if somebody was quicker, or the call failed.
+** Carries out pVerdict->eWrite with one statement, which changes nothing if record and policy are no
+** longer as pLoaded says. 1 if it was carried out; 0 if somebody was quicker, or the call failed.
 */
 int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite);
 

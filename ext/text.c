@@ -27,6 +27,8 @@ static int64_t measure(const void *p, int n, int64_t *pnControl) {
   int k = 0;
   *pnControl = 0;
   for (int i = 0; i < n; i += k, nChar++) {
+    k = 1;
+    if (a[i] >= 0x20 && a[i] < 0x7f) continue; /* nearly all of them */
     int32_t c = readUtf8(a, i, n, &k);
     if (c < 0) return -1;
     if (c < 0x20 || (c >= 0x7f && c <= 0x9f)) ++*pnControl;

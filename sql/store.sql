@@ -7,9 +7,13 @@
 -- idem compares every object below with this text, byte for byte, before it trusts a database file:
 -- a file in which a view or a trigger poses as one of these tables is refused.
 
+-- One row. policy_version changes with every change of idem_policy, so that policies can be kept in
+-- memory and a write can demand the policy it was decided by. It is random: a counter that is rolled
+-- back and counts again could stand for two policies.
 CREATE TABLE idem_meta(
   id             INTEGER PRIMARY KEY CHECK (id = 1),
-  schema_version INTEGER NOT NULL
+  schema_version INTEGER NOT NULL,
+  policy_version INTEGER NOT NULL
 ) STRICT;
 
 -- How each operation behaves. The row '*' serves every operation without a row of its own. A change
@@ -187,6 +191,21 @@ BEGIN
     WHERE expires_at <= new.at ORDER BY expires_at LIMIT new.events);
 END;
 
+CREATE TRIGGER idem_policy_inserted AFTER INSERT ON idem_policy
+BEGIN
+  UPDATE idem_meta SET policy_version = random();
+END;
+
+CREATE TRIGGER idem_policy_updated AFTER UPDATE ON idem_policy
+BEGIN
+  UPDATE idem_meta SET policy_version = random();
+END;
+
+CREATE TRIGGER idem_policy_deleted AFTER DELETE ON idem_policy
+BEGIN
+  UPDATE idem_meta SET policy_version = random();
+END;
+
 -- The default policy must exist.
 CREATE TRIGGER idem_policy_keep_default BEFORE DELETE ON idem_policy
 WHEN old.operation = '*'
@@ -248,10 +267,10 @@ SELECT
   ) AS document
 FROM idem_policy;
 
+INSERT INTO main.idem_meta(id, schema_version, policy_version) VALUES (1, 1, random());
+
 INSERT INTO main.idem_policy(operation, description)
 VALUES ('*', 'every operation without a row of its own');
 
 INSERT INTO main.idem_policy(operation, retention_ms, description)
 VALUES ('inbox', 2592000000, 'idem_seen(): how long an event id is remembered');
-
-INSERT INTO main.idem_meta(id, schema_version) VALUES (1, 1);
