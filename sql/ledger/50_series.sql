@@ -128,10 +128,11 @@ SELECT company_id, series_id, period, number,
 
 -- All numbers handed out, of all kinds.
 CREATE VIEW issued_number AS
-SELECT company_id, series_id, period, number, full_number, issue_date AS dated, 'sales_document' AS subject, id AS subject_id
+SELECT company_id, kind AS doc_kind, series_id, period, number, full_number, issue_date AS dated,
+       'sales_document' AS subject, id AS subject_id
   FROM sales_document WHERE number IS NOT NULL
 UNION ALL
-SELECT company_id, series_id, period, number, full_number, registration_date, 'received_bill', id
+SELECT company_id, 'bill', series_id, period, number, full_number, registration_date, 'received_bill', id
   FROM received_bill WHERE number IS NOT NULL;
 
 -- Holes. A row with a reason is a sanctioned floor, one without is a violation.
@@ -164,9 +165,16 @@ SELECT 'FULL_NUMBER_TWICE', company_id, subject, max(subject_id)
 UNION ALL
 SELECT 'NUMBER_OF_OTHER_SERIES', n.company_id, n.subject, n.subject_id
   FROM issued_number n LEFT JOIN series s ON s.id = n.series_id
- WHERE s.id IS NULL OR s.company_id <> n.company_id OR n.number < s.first_no
+ WHERE s.id IS NULL OR s.company_id <> n.company_id OR s.doc_kind <> n.doc_kind OR n.number < s.first_no
+    OR n.period IS NOT CASE s.reset WHEN 'never' THEN ''
+                       ELSE (SELECT y.label FROM fiscal_year y
+                              WHERE y.company_id = n.company_id AND y.starts_on <= n.dated AND y.ends_on >= n.dated) END
     OR n.full_number <> replace(replace(s.template, '{period}', n.period), '{number}',
                                 printf('%0*d', s.digits, n.number))
+UNION ALL
+SELECT 'FLOOR_WITHOUT_SERIES', f.company_id, 'series', f.series_id
+  FROM series_floor f LEFT JOIN series s ON s.id = f.series_id
+ WHERE s.company_id IS NOT f.company_id
 UNION ALL
 SELECT 'DATE_BEFORE_PREVIOUS', o.company_id, 'series', o.series_id
   FROM number_out_of_date_order o JOIN series s ON s.id = o.series_id

@@ -655,7 +655,8 @@ SELECT 'REFUND_CREDITED_TWICE', company_id, 'sales_document', max(id)
 UNION ALL
 SELECT 'SALES_STATUS_WRONG', company_id, 'sales_document', id
   FROM sales_document
- WHERE (status = 'issued') <> (number IS NOT NULL AND full_number IS NOT NULL AND issue_date IS NOT NULL
+ WHERE status NOT IN ('draft', 'issued') OR (status <> 'issued' AND number IS NOT NULL)
+    OR (status = 'issued') <> (number IS NOT NULL AND full_number IS NOT NULL AND issue_date IS NOT NULL
                                AND series_id IS NOT NULL AND period IS NOT NULL)
     OR (kind = 'credit_note') <> (credits_id IS NOT NULL)
 UNION ALL
@@ -739,6 +740,16 @@ SELECT 'SALES_VAT_PERIOD_WRONG', d.company_id, 'sales_document', d.id
                           WHERE company_id = d.company_id AND starts_on <= coalesce(d.supply_date, d.issue_date)
                             AND ends_on >= coalesce(d.supply_date, d.issue_date))
             ELSE p.period IS NULL OR p.ends_on < coalesce(d.supply_date, d.issue_date) END
+UNION ALL
+SELECT 'PARTNER_OF_OTHER_COMPANY', d.company_id, 'sales_document', d.id
+  FROM sales_document d LEFT JOIN party p ON p.id = d.customer_id
+ WHERE p.company_id IS NOT d.company_id
+UNION ALL
+SELECT 'TAX_CODE_WRONG', x.company_id, 'sales_document', x.document_id
+  FROM sales_tax x
+  JOIN sales_document d ON d.id = x.document_id AND d.status = 'issued'
+  LEFT JOIN tax_code t ON t.company_id = x.company_id AND t.code = x.tax_code
+ WHERE t.code IS NULL OR (x.tax_minor <> 0 AND (t.rate_bp = 0 OR t.kind = 'reverse_charge'))
 UNION ALL
 SELECT 'SALES_CHILD_OF_OTHER_COMPANY', x.company_id, 'sales_document', x.document_id
   FROM (SELECT document_id, company_id FROM sales_line UNION ALL SELECT document_id, company_id FROM sales_tax) x

@@ -725,7 +725,8 @@ SELECT 'BILL_OVERRIDE_NOT_LOGGED', b.company_id, 'received_bill', b.id
 UNION ALL
 SELECT 'BILL_STATUS_WRONG', company_id, 'received_bill', id
   FROM received_bill
- WHERE (doc_no IS NULL) <> (doc_no_absent = 1)
+ WHERE status NOT IN ('draft', 'registered')
+    OR (doc_no IS NULL) <> (doc_no_absent = 1)
     OR (status <> 'draft' AND (document_date IS NULL OR registration_date IS NULL))
     OR (status = 'draft' AND number IS NOT NULL)
 UNION ALL
@@ -741,6 +742,10 @@ SELECT 'BILL_TOTALS_MISMATCH', b.company_id, 'received_bill', b.id
               FROM bill_tax x LEFT JOIN tax_code t ON t.company_id = x.company_id AND t.code = x.tax_code
              WHERE x.bill_id = b.id)
         OR (SELECT coalesce(sum(net_minor), 0) FROM bill_line WHERE bill_id = b.id) <> b.net_minor
+        OR EXISTS (SELECT 1 FROM (SELECT tax_code, taxable_minor AS amount FROM bill_tax WHERE bill_id = b.id
+                                  UNION ALL
+                                  SELECT tax_code, -net_minor FROM bill_line WHERE bill_id = b.id)
+                    GROUP BY tax_code HAVING sum(amount) <> 0)
         OR (b.currency = (SELECT base_currency FROM company WHERE id = b.company_id)
             AND (b.net_minor, b.tax_minor) IS NOT (b.base_net_minor, b.base_tax_minor)))
 UNION ALL
@@ -779,6 +784,28 @@ SELECT 'BILL_CREDIT_EXCEEDS_BILL', b.company_id, 'received_bill', b.id
   JOIN received_bill n ON n.credits_id = b.id AND n.status = 'registered'
    AND NOT EXISTS (SELECT 1 FROM bill_void WHERE bill_id = n.id)
  GROUP BY b.id HAVING sum(n.gross_minor) > b.gross_minor
+UNION ALL
+SELECT 'BILL_CREDIT_MISMATCH', n.company_id, 'received_bill', n.id
+  FROM received_bill n
+  LEFT JOIN received_bill b ON b.id = n.credits_id
+  LEFT JOIN party own ON own.id = n.supplier_id
+  LEFT JOIN party its ON its.id = b.supplier_id
+ WHERE n.status = 'registered' AND n.credits_id IS NOT NULL
+   AND (n.kind <> 'credit_note' OR b.id IS NULL OR b.status <> 'registered' OR b.kind = 'credit_note'
+        OR (n.company_id, n.currency, coalesce(own.merged_into, own.id))
+             IS NOT (b.company_id, b.currency, coalesce(its.merged_into, its.id))
+        OR (EXISTS (SELECT 1 FROM bill_void WHERE bill_id = b.id)
+            AND NOT EXISTS (SELECT 1 FROM bill_void WHERE bill_id = n.id)))
+UNION ALL
+SELECT 'PARTNER_OF_OTHER_COMPANY', b.company_id, 'received_bill', b.id
+  FROM received_bill b LEFT JOIN party p ON p.id = b.supplier_id
+ WHERE p.company_id IS NOT b.company_id
+UNION ALL
+SELECT 'TAX_CODE_WRONG', x.company_id, 'received_bill', x.bill_id
+  FROM bill_tax x
+  JOIN received_bill b ON b.id = x.bill_id AND b.status = 'registered'
+  LEFT JOIN tax_code t ON t.company_id = x.company_id AND t.code = x.tax_code
+ WHERE t.code IS NULL OR (x.tax_minor <> 0 AND t.rate_bp = 0)
 UNION ALL
 SELECT 'BILL_VOID_NOT_ALLOWED', v.company_id, 'received_bill', v.bill_id
   FROM bill_void v LEFT JOIN received_bill b ON b.id = v.bill_id

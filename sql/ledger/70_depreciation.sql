@@ -283,9 +283,9 @@ SELECT 'DEPRECIATION_EXCEEDS_BASE', a.company_id, 'asset', a.id
   FROM asset a JOIN live_depreciation l ON l.asset_id = a.id
  GROUP BY a.id, l.book HAVING sum(l.amount_minor) > a.cost_minor - a.residual_minor
 UNION ALL
-SELECT 'DEPRECIATION_OUT_OF_SERVICE', a.company_id, 'asset', a.id
-  FROM asset a JOIN live_depreciation l ON l.asset_id = a.id
- WHERE l.period_start < a.in_service_on OR l.period_end > a.disposed_on OR l.company_id <> a.company_id
+SELECT 'DEPRECIATION_OUT_OF_SERVICE', l.company_id, 'asset', l.asset_id
+  FROM live_depreciation l LEFT JOIN asset a ON a.id = l.asset_id
+ WHERE l.period_start < a.in_service_on OR l.period_end > a.disposed_on OR l.company_id IS NOT a.company_id
 UNION ALL
 SELECT 'DEPRECIATION_REVERSAL_WRONG', l.company_id, 'depreciation_run', l.run_id
   FROM depreciation_line l LEFT JOIN depreciation_line o ON o.id = l.reverses_id

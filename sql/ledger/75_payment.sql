@@ -329,6 +329,17 @@ UNION ALL
 SELECT 'ALLOCATION_REVERSED_TWICE', company_id, 'payment', min(payment_id)
   FROM allocation WHERE reverses_id IS NOT NULL GROUP BY reverses_id HAVING count(*) > 1
 UNION ALL
+SELECT 'ALLOCATION_REVERSAL_WRONG', r.company_id, 'payment', r.payment_id
+  FROM allocation r LEFT JOIN allocation o ON o.id = r.reverses_id
+ WHERE r.reverses_id IS NOT NULL
+   AND (o.reverses_id IS NOT NULL
+        OR (o.company_id, o.payment_id, o.invoice_id, o.bill_id, o.amount_minor, o.payment_amount_minor)
+             IS NOT (r.company_id, r.payment_id, r.invoice_id, r.bill_id, r.amount_minor, r.payment_amount_minor))
+UNION ALL
+SELECT 'PARTNER_OF_OTHER_COMPANY', p.company_id, 'payment', p.id
+  FROM payment p LEFT JOIN party x ON x.id = p.party_id
+ WHERE p.party_id IS NOT NULL AND x.company_id IS NOT p.company_id
+UNION ALL
 SELECT 'ALLOCATION_EXCEEDS_PAYMENT', p.company_id, 'payment', p.id
   FROM payment p JOIN live_allocation a ON a.payment_id = p.id
  GROUP BY p.id HAVING sum(a.payment_amount_minor) > p.amount_minor

@@ -250,6 +250,8 @@ SELECT 'SETTLEMENT_DOES_NOT_ADD_UP', b.company_id, 'settlement_batch', b.id
     OR (b.status = 'posted'
         AND (SELECT (sum(gross_minor), sum(fee_minor), sum(net_minor)) IS NOT (b.gross_minor, b.fee_minor, b.net_minor)
                FROM settlement_line WHERE batch_id = b.id))
+    OR (b.status = 'posted' AND b.is_manual = 1
+        AND (SELECT (count(*), min(category)) IS NOT (1, 'clearing') FROM settlement_line WHERE batch_id = b.id))
 UNION ALL
 SELECT 'SETTLEMENT_ENTRY_MISMATCH', b.company_id, 'settlement_batch', b.id
   FROM settlement_batch b
