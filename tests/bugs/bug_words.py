@@ -32,7 +32,9 @@ TOK1, TOK2, TOK3 = "first-token-0001", "second-token-002", "third-token-0003"
 LEASE, RETENTION, TOMBSTONE = 60 * S, 24 * H, 30 * D  # the default policy
 
 CALL = "INSERT INTO idem_call DEFAULT VALUES RETURNING "
-CLAIM = {"table": "SELECT * FROM idem_claim(?, ?, ?, ?, ?)", "carrier": CALL + "idem_claim(?, ?, ?, ?, ?)"}
+CLAIM = {"table": "SELECT * FROM idem_claim(?, ?, ?, ?, ?)",
+         "carrier": CALL + "idem_claim(?, ?, ?, ?, ?)",
+         "scalar": "SELECT idem_claim(?, ?, ?, ?, ?)"}
 
 
 def many(normal=200, deep=1000):
@@ -41,7 +43,7 @@ def many(normal=200, deep=1000):
 
 
 def claim_once(db, form, key, fingerprint=F, operation="pay", token=None, scope="t"):
-    """One claim, in the table-valued or the carrier form, as a dict without its NULLs."""
+    """One claim, in one of the forms, as a dict without its NULLs."""
     cur = db.execute(CLAIM[form], (scope, key, fingerprint, operation, token))
     names = [d[0] for d in cur.description]
     rows = cur.fetchall()
