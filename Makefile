@@ -1,6 +1,7 @@
-# idem: make, make demo, make test. `make help` lists the rest.
+# idem: `make demo` and `make test` are all a bare Debian machine needs. `make help` lists the rest.
 
 PREFIX  ?= /usr/local
+DESTDIR ?=
 PYTHON  ?= /usr/bin/python3
 CC      ?= cc
 CFLAGS  ?= -O2 -g
@@ -13,18 +14,33 @@ SRC     := $(wildcard ext/*.c)
 OBJ     := $(SRC:ext/%.c=build/%.o) build/sql_text.o
 SQL     := $(wildcard sql/*.sql sql/*/*.sql)
 
-# Static with hidden symbols, so that idem cannot collide with a libcrypto of the host program; shared
-# (CRYPTO=shared) is for distributions.
+# libcrypto is linked statically with hidden symbols, so that it cannot collide with one of the host
+# program; CRYPTO=shared is for distributions.
 ifeq ($(CRYPTO),shared)
 LIBCRYPTO := -lcrypto
 else
-LIBCRYPTO := $(shell $(CC) -print-file-name=libcrypto.a) -lpthread -ldl
+LIBCRYPTO = $(shell $(CC) -print-file-name=libcrypto.a) -lpthread -ldl
 endif
 LDFLAGS_SO := -shared -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
               -Wl,-z,nodelete -Wl,-z,noexecstack
 
-.PHONY: all help clean
-all: idem.so
+# Debian packages: to build, to show, to test.
+BUILD_DEPS := gcc libc6-dev libsqlite3-dev libssl-dev
+DEMO_DEPS  := $(BUILD_DEPS) sqlite3 python3
+TEST_DEPS  := $(DEMO_DEPS) binutils python3-pytest python3-hypothesis python3-sqlalchemy \
+              libcmocka-dev clang libclang-rt-14-dev clang-format
+
+SECONDS_FUZZ ?= 60
+PYTEST := $(PYTHON) -m pytest -q
+
+.PHONY: all help deps build-deps demo-deps test-deps demo test test-deep test-sanitize test-fuzz \
+        bench bench-limit bench-fingerprint bench-layout bench-ledger check-style format \
+        install uninstall clean
+
+all: idem.so ## builds idem.so
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 idem.so: $(OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_SO) -o $@ $(OBJ) $(LIBCRYPTO)
@@ -36,12 +52,79 @@ build/sql_text.o: build/sql_text.c
 	$(CC) $(CFLAGS) $(WARN) $(DEFS) -fPIC -fvisibility=hidden -c -o $@ $<
 
 build/sql_text.c: $(SQL) sql/embed.sh | build
-	sql/embed.sh > $@
+	sql/embed.sh > $@.new && mv $@.new $@
 
 build:
 	mkdir -p build
 
-clean:
+build-deps:
+	@tests/deps.sh $(BUILD_DEPS)
+demo-deps:
+	@tests/deps.sh $(DEMO_DEPS)
+test-deps:
+	@tests/deps.sh $(TEST_DEPS)
+deps: test-deps ## installs what building and testing need (Debian, root)
+
+demo: demo-deps ## builds, and shows what idem does with real output
+	@$(MAKE) --no-print-directory idem.so
+	$(PYTHON) tests/demo/demo.py
+
+test: test-deps ## builds and runs every test (about 5 minutes)
+	@$(MAKE) --no-print-directory idem.so
+	$(PYTEST) tests
+
+test-deep: test-deps ## the long versions of the tests: IDEM_DEEP_SECONDS limits each
+	@$(MAKE) --no-print-directory idem.so
+	IDEM_DEEP=1 $(PYTEST) tests
+
+# The extension with ASan and UBSan, loaded into an ordinary python3: the runtime must come first.
+test-sanitize: test-deps ## the core tests on a build with AddressSanitizer and UBSan
+	$(MAKE) --no-print-directory build/asan/idem.so
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	IDEM_SO=build/asan/idem.so $(PYTEST) tests/life tests/bugs tests/input tests/hostile
+
+build/asan/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c
+	mkdir -p build/asan
+	$(CC) -O1 -g $(WARN) $(DEFS) -fPIC -fvisibility=hidden -fsanitize=address,undefined \
+	  -fno-sanitize-recover=undefined -shared -Wl,--exclude-libs,ALL -o $@ $(SRC) build/sql_text.c \
+	  $(LIBCRYPTO)
+
+test-fuzz: test-deps ## libFuzzer on the canonicaliser for SECONDS_FUZZ seconds
+	tests/fuzz/run.sh $(SECONDS_FUZZ)
+
+bench: bench-limit bench-fingerprint ## ratios against hand-written SQL and against peers
+
+bench-limit: idem.so | build ## claim, complete, replay against hand-written prepared statements
+	$(CC) -O2 -std=c11 -D_GNU_SOURCE $(filter-out -std=c11,$(WARN)) -o build/limit bench/limit.c -lsqlite3
+	build/limit ./idem
+
+bench-fingerprint: idem.so ## fingerprints against SHA-256 alone, json() and other libraries
+	bench/fingerprint.sh
+
+bench-layout: | build ## physical layouts of the store (about 10 minutes; see bench/layout.c)
+	$(CC) -O2 -std=c11 -D_GNU_SOURCE -o build/layout bench/layout.c -lsqlite3
+	build/layout
+
+bench-ledger: idem.so ## issuing invoices, with and without idempotency keys
+	$(PYTHON) bench/ledger.py
+
+check-style: ## clang-format, lines over 100 columns, functions over 70 lines
+	clang-format --dry-run --Werror ext/*.c ext/*.h
+	tests/style.sh
+
+format: ## formats ext/
+	clang-format -i ext/*.c ext/*.h
+
+install: idem.so ## installs to PREFIX (/usr/local), below DESTDIR
+	install -d $(DESTDIR)$(PREFIX)/lib/sqlite3 $(DESTDIR)$(PREFIX)/include
+	install -m 644 idem.so $(DESTDIR)$(PREFIX)/lib/sqlite3/idem.so
+	install -m 644 ext/idem.h $(DESTDIR)$(PREFIX)/include/idem.h
+
+uninstall: ## removes what install put there
+	rm -f $(DESTDIR)$(PREFIX)/lib/sqlite3/idem.so $(DESTDIR)$(PREFIX)/include/idem.h
+
+clean: ## removes what was built
 	rm -rf build idem.so
 
 -include $(wildcard build/*.d)

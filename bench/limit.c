@@ -1,13 +1,13 @@
 /*
-** limit.c: idem against the limit: the same work hand-written in C, with cached prepared statements,
-** on a table of the same shape.
+** limit.c: idem against the limit: the same work hand-written in C, with cached prepared
+** statements, on a table of the same shape.
 **
 **     make bench-limit        (builds it and runs: bench/limit ./idem [seconds per figure])
 **
 ** Rounds of both sides alternate within one run, and only the ratios of their medians are worth
 ** quoting: machines drift. "by hand" does what idem does and nothing more: a claim is an INSERT ON
-** CONFLICT DO NOTHING with a lease read from a policy table, a completion one UPDATE that checks the
-** token, a replay one SELECT of every column a caller reads.
+** CONFLICT DO NOTHING with a lease read from a policy table, a completion one UPDATE that checks
+** the token, a replay one SELECT of every column a caller reads.
 */
 #include <math.h>
 #include <sqlite3.h>
@@ -97,8 +97,8 @@ static void openBench(Bench *p, const char *zFile, const char *zExtension, const
   run(p, zPragma);
   run(p, "SELECT idem_init()");
   run(p, "CREATE TABLE business(id INTEGER PRIMARY KEY, account TEXT, amount INTEGER) STRICT;"
-         "CREATE TABLE hand_policy(operation TEXT PRIMARY KEY, lease_ms INTEGER, retention_ms INTEGER)"
-         " STRICT, WITHOUT ROWID;"
+         "CREATE TABLE hand_policy(operation TEXT PRIMARY KEY, lease_ms INTEGER,"
+         " retention_ms INTEGER) STRICT, WITHOUT ROWID;"
          "INSERT INTO hand_policy VALUES('*', 60000, 86400000);"
          "CREATE TABLE hand(id INTEGER PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL,"
          " operation TEXT NOT NULL, fingerprint ANY NOT NULL, state TEXT NOT NULL,"
@@ -115,14 +115,15 @@ static void openBench(Bench *p, const char *zFile, const char *zExtension, const
                               "FROM idem_claim(?, ?, ?, ?)");
   p->pHandClaim = prepare(
       p, "INSERT INTO hand(scope, key, operation, fingerprint, state, attempt, token, due_at,"
-         " created_at, updated_at) SELECT ?1, ?2, ?3, ?4, 'processing', 1, ?5, ?6 + lease_ms, ?6, ?6"
-         " FROM hand_policy WHERE operation = '*' ON CONFLICT DO NOTHING");
+         " created_at, updated_at)"
+         " SELECT ?1, ?2, ?3, ?4, 'processing', 1, ?5, ?6 + lease_ms, ?6, ?6 FROM hand_policy WHERE operation = '*' ON CONFLICT DO NOTHING");
   p->pHandComplete = prepare(
       p, "UPDATE hand SET state = 'completed', response = ?4, code = ?5, due_at = ?6 + 86400000,"
          " completed_at = ?6, updated_at = ?6 WHERE scope = ?1 AND key = ?2 AND token = ?3"
          " AND state = 'processing'");
   p->pHandReplay = prepare(p, "SELECT state, code, headers, response, created_at, completed_at,"
-                              " fingerprint, operation, due_at FROM hand WHERE scope = ? AND key = ?");
+                              " fingerprint, operation, due_at FROM hand"
+                              " WHERE scope = ? AND key = ?");
 }
 
 static void claimIdem(Bench *p, int iKey) {

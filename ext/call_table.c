@@ -5,9 +5,9 @@
 **
 ** "SELECT f()" looks read-only even when f writes: pools route it to a reader, and Python's sqlite3
 ** does not open its transaction for it. The statement above is a write to everybody: it opens the
-** transaction, and a rollback undoes the claim. The function runs before xUpdate, which therefore must
-** not refuse. Its object is also the guard of the connection's cached statements, and its xUpdate the place
-** where idem itself works under a write lock in autocommit (conn.c).
+** transaction, and a rollback undoes the claim. The function runs before xUpdate, which therefore
+** must not refuse. Its object is also the guard of the connection's cached statements, and its
+** xUpdate the place where idem itself works under a write lock in autocommit (conn.c).
 */
 #include "call_table.h"
 
@@ -102,8 +102,7 @@ static int callRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 }
 
 /* SQLite takes *piRowid for last_insert_rowid(): it stays what it is. */
-static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
-                      sqlite3_int64 *piRowid) {
+static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv, sqlite3_int64 *piRowid) {
   IdemConn *pConn = ((IdemVtab *)pVtab)->pConn;
   (void)argc, (void)argv;
   *piRowid = sqlite3_last_insert_rowid(idemConnDb(pConn));

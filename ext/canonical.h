@@ -23,8 +23,8 @@ IdemCanon *idemCanonNew(void);
 void idemCanonFree(IdemCanon *p);
 
 /* Canonicalises a[0..n-1]. pPaths may be NULL. On SQLITE_OK the text is in (*pa)[0..*pn-1], not
-** terminated, until the next call; the IDEM_SLACK bytes before it are the caller's to write on. Else
-** SQLITE_ERROR, SQLITE_NOMEM or SQLITE_TOOBIG, *pFault says why, and *pa is NULL. */
+** terminated, until the next call; the IDEM_SLACK bytes before it are the caller's to write on.
+** Else SQLITE_ERROR, SQLITE_NOMEM or SQLITE_TOOBIG, *pFault says why, and *pa is NULL. */
 int idemCanonRun(IdemCanon *p, const IdemPaths *pPaths, const void *a, size_t n, uint8_t **pa,
                  size_t *pn, IdemFault *pFault);
 

@@ -7,8 +7,8 @@
 ** The arguments are hidden columns; operation and token may be left out. The claim happens once, in
 ** xFilter.
 **
-** It is a virtual table in the temp schema, created at load, and not an eponymous one: the SELECT on
-** an eponymous table opens a read transaction on main before xFilter runs, and a claim below it
+** It is a virtual table in the temp schema, created at load, and not an eponymous one: the SELECT
+** on an eponymous table opens a read transaction on main before xFilter runs, and a claim below it
 ** would fail at once whenever another connection writes.
 */
 #include "claim_table.h"

@@ -8,8 +8,8 @@
 
 extern const sqlite3_module idemClaimModule;
 
-/* Creates temp.idem_claim if it is not there. Where that is not possible now (query_only, a lock, an
-** authorizer), nothing is lost: the next call tries again. */
+/* Creates temp.idem_claim if it is not there. Where that is not possible now (query_only, a lock,
+** an authorizer), nothing is lost: the next call tries again. */
 void idemClaimTableEnsure(IdemConn *pConn);
 
 #endif

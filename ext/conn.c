@@ -17,8 +17,8 @@
 **
 ** NOTES ON THE SCHEMA
 **
-** Statements are prepared by sqlite3_prepare(), the legacy interface, on purpose: when the schema has
-** changed, such a statement fails with SQLITE_SCHEMA before it does anything, where the newer
+** Statements are prepared by sqlite3_prepare(), the legacy interface, on purpose: when the schema
+** has changed, such a statement fails with SQLITE_SCHEMA before it does anything, where the newer
 ** interface would prepare it again by itself and run it on whatever now bears the table's name.
 */
 #include "conn.h"

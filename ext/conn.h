@@ -8,7 +8,8 @@
 #include "errors.h"
 #include "fingerprint.h"
 
-/* The statements that are kept prepared. 0 and 1 are those of idemConnRun(), the others store.c's. */
+/* The statements that are kept prepared. 0 and 1 are those of idemConnRun(), the others store.c's.
+*/
 #define IDEM_STMT_BODY  1
 #define IDEM_STMT_FIRST 2
 #define IDEM_STMT_COUNT 48
@@ -25,15 +26,16 @@ IdemFingerprint *idemConnFingerprint(IdemConn *pConn);
 IdemDigest *idemConnDigest(IdemConn *pConn);
 
 /* A virtual table object of ours was connected, or is being disconnected. While at least one is
-** connected, statements may stay prepared: SQLite disconnects them before it looks for open ones. */
+** connected, statements may stay prepared: SQLite disconnects them before it looks for open ones.
+*/
 void idemConnGuardUp(IdemConn *pConn, int bClaimTable);
 void idemConnGuardDown(IdemConn *pConn, int bClaimTable);
 
 /* How many of them are tables temp.idem_claim. */
 int idemConnClaimTables(IdemConn *pConn);
 
-/* Whether temp.idem_claim was created in a transaction: a rollback takes it along, though an object of
-** it lives on as long as a prepared statement refers to it. */
+/* Whether temp.idem_claim was created in a transaction: a rollback takes it along, though an object
+** of it lives on as long as a prepared statement refers to it. */
 int idemConnClaimDraft(IdemConn *pConn);
 void idemConnSetClaimDraft(IdemConn *pConn, int bDraft);
 
@@ -41,17 +43,18 @@ void idemConnSetClaimDraft(IdemConn *pConn, int bDraft);
 int64_t idemConnNow(IdemConn *pConn);
 void idemConnSetClock(IdemConn *pConn, int bSet, int64_t ms);
 
-/* Begins and ends a call of the API. The end restores last_insert_rowid(); the caller frees zErr. */
+/* Begins and ends a call of the API. The end restores last_insert_rowid(); the caller frees zErr.
+*/
 void idemCallBegin(IdemCall *pCall, IdemConn *pConn, const char *zFunc);
 void idemCallEnd(IdemCall *pCall);
 
 /*
-** Runs xBody, which reads and then perhaps writes, with the write lock of main taken first where a read
-** would have to be upgraded to a write later. SQLite refuses such an upgrade without waiting when
-** another connection is quicker. That is so
+** Runs xBody, which reads and then perhaps writes, with the write lock of main taken first where a
+** read would have to be upgraded to a write later. SQLite refuses such an upgrade without waiting
+** when another connection is quicker. That is so
 **
 **   - in an explicit transaction that has not touched main yet;
-**   - in autocommit, while an outer statement holds a transaction on another schema (the SELECT from
+**   - in autocommit, while an outer statement holds a transaction on another schema (a SELECT from
 **     temp.idem_claim does): then even a nested read stays open until the outer statement ends.
 **
 ** Elsewhere xBody is simply run: in autocommit a replay must not take the write lock.
@@ -87,7 +90,8 @@ sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql);
 */
 int idemConnStep(IdemCall *pCall, sqlite3_stmt *pStmt);
 
-/* Resets the statement and drops its bindings, so that no lock and no borrowed pointer outlives it. */
+/* Resets the statement and drops its bindings, so that no lock and no borrowed pointer outlives it.
+*/
 void idemConnDone(IdemConn *pConn, sqlite3_stmt *pStmt);
 
 #endif

@@ -45,7 +45,8 @@ static const struct {
                        "with"},
     [IDEM_E_TOKEN_USED] = {SQLITE_CONSTRAINT, "this token was used by an earlier attempt, a token "
                                               "is good for one attempt: claim with a new one"},
-    [IDEM_E_NO_RECORD] = {SQLITE_CONSTRAINT, "claim lost: there is no record of this scope and key"},
+    [IDEM_E_NO_RECORD] = {SQLITE_CONSTRAINT,
+                          "claim lost: there is no record of this scope and key"},
     [IDEM_E_EXPIRED] = {SQLITE_CONSTRAINT,
                         "claim lost: the record is finished and its answer has expired"},
     [IDEM_E_LOST] = {SQLITE_CONSTRAINT, "claim lost: the token was superseded by another attempt "
@@ -101,10 +102,12 @@ static const struct {
     [IDEM_E_CARRIER] = {SQLITE_CONSTRAINT, "idem_call holds no rows: use INSERT INTO idem_call "
                                            "DEFAULT VALUES RETURNING idem_claim(...)"},
     [IDEM_E_NO_STORE] = {SQLITE_ERROR, "this database has no idem store: run SELECT idem_init()"},
-    [IDEM_E_FUTURE] = {SQLITE_ERROR, "the store has schema version %lld, this library knows version "
-                                     "%d: load a newer idem"},
-    [IDEM_E_FOREIGN] = {SQLITE_ERROR, "the database object %s is not as idem created it, and is not "
-                                      "trusted: drop it or restore the store"},
+    [IDEM_E_FUTURE] = {SQLITE_ERROR,
+                       "the store has schema version %lld, this library knows version "
+                       "%d: load a newer idem"},
+    [IDEM_E_FOREIGN] = {SQLITE_ERROR,
+                        "the database object %s is not as idem created it, and is not "
+                        "trusted: drop it or restore the store"},
     [IDEM_E_DAMAGED] = {SQLITE_CORRUPT, "the record holds what idem never writes (column %s): "
                                         "restore the database from a backup"},
     [IDEM_E_NO_POLICY] = {SQLITE_ERROR, "idem_policy has no row '*': insert one with the defaults"},
@@ -166,9 +169,9 @@ void idemFailDb(IdemCall *pCall, int rc) {
   if ((rcFull & 0xff) == rc) rc = rcFull;
   pCall->rc = rc;
   if ((rc & 0xff) == SQLITE_NOMEM) return;
-  failFormat(pCall, "%s%s", (sqlite3_errcode(pCall->db) & 0xff) == (rc & 0xff)
-                                ? sqlite3_errmsg(pCall->db)
-                                : sqlite3_errstr(rc),
+  failFormat(pCall, "%s%s",
+             (sqlite3_errcode(pCall->db) & 0xff) == (rc & 0xff) ? sqlite3_errmsg(pCall->db)
+                                                                : sqlite3_errstr(rc),
              hintFor(rc));
 }
 

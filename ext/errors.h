@@ -9,39 +9,39 @@
 enum {
   IDEM_E_NONE = 0,
   /* arguments: (SQLITE_ERROR) */
-  IDEM_E_NULL,         /* %s is NULL */
-  IDEM_E_TYPE_TEXT,    /* %s is not text */
-  IDEM_E_TYPE_DATA,    /* %s is not text, blob or NULL */
-  IDEM_E_TYPE_INT,     /* %s is not an integer */
-  IDEM_E_RANGE,        /* %s is outside %lld..%lld */
-  IDEM_E_EMPTY,        /* %s is empty, 1 to %d are wanted */
-  IDEM_E_CHARS,        /* %s is %lld characters, the limit is %d */
-  IDEM_E_BYTES,        /* %s is %lld bytes, the limit is %d */
-  IDEM_E_UTF8,         /* %s is not valid UTF-8 */
-  IDEM_E_CONTROL,      /* %s holds a NUL or control character */
-  IDEM_E_TOKEN_SHAPE,  /* token: 16 to 128 printable characters */
-  IDEM_E_OPERATION,    /* operation '*' is the name of the default policy */
-  IDEM_E_VERB,         /* idem_resolve: second word */
-  IDEM_E_ARGUMENTS,    /* wrong number of arguments, %s are wanted */
-  IDEM_E_HEADER,       /* not an Idempotency-Key header */
-  IDEM_E_SCHEMA_NAME,  /* no bundled SQL file of that name */
-  IDEM_E_CONTENT_KEY,  /* the key is the fingerprint */
-  IDEM_E_SCOPE_KEY,    /* the key is the scope */
-  IDEM_E_PREFIX,       /* fingerprints of two forms: %.*s and %.*s */
+  IDEM_E_NULL,        /* %s is NULL */
+  IDEM_E_TYPE_TEXT,   /* %s is not text */
+  IDEM_E_TYPE_DATA,   /* %s is not text, blob or NULL */
+  IDEM_E_TYPE_INT,    /* %s is not an integer */
+  IDEM_E_RANGE,       /* %s is outside %lld..%lld */
+  IDEM_E_EMPTY,       /* %s is empty, 1 to %d are wanted */
+  IDEM_E_CHARS,       /* %s is %lld characters, the limit is %d */
+  IDEM_E_BYTES,       /* %s is %lld bytes, the limit is %d */
+  IDEM_E_UTF8,        /* %s is not valid UTF-8 */
+  IDEM_E_CONTROL,     /* %s holds a NUL or control character */
+  IDEM_E_TOKEN_SHAPE, /* token: 16 to 128 printable characters */
+  IDEM_E_OPERATION,   /* operation '*' is the name of the default policy */
+  IDEM_E_VERB,        /* idem_resolve: second word */
+  IDEM_E_ARGUMENTS,   /* wrong number of arguments, %s are wanted */
+  IDEM_E_HEADER,      /* not an Idempotency-Key header */
+  IDEM_E_SCHEMA_NAME, /* no bundled SQL file of that name */
+  IDEM_E_CONTENT_KEY, /* the key is the fingerprint */
+  IDEM_E_SCOPE_KEY,   /* the key is the scope */
+  IDEM_E_PREFIX,      /* fingerprints of two forms: %.*s and %.*s */
   /* lost claims and refused decisions: (SQLITE_CONSTRAINT) */
-  IDEM_E_TOKEN_USED,   /* a token is good for one attempt only */
-  IDEM_E_NO_RECORD,    /* there is no record of this key */
-  IDEM_E_EXPIRED,      /* finished, answer gone */
-  IDEM_E_LOST,         /* claim lost: another attempt, or a decision, superseded this token */
-  IDEM_E_RELEASED,     /* claim lost: released */
-  IDEM_E_ANSWERED,     /* completed with another answer */
-  IDEM_E_COMPLETED,    /* already completed */
-  IDEM_E_SUSPENDED,    /* suspended: complete or release it */
-  IDEM_E_LIVE,         /* a live lease: nothing to resolve */
-  IDEM_E_RESOLVED,     /* nothing to resolve: completed with another answer */
-  IDEM_E_CLAIMABLE,    /* nothing to resolve: released */
-  IDEM_E_ERASE,        /* only finished rows are erased */
-  IDEM_E_SEEN_OTHER,   /* idem_seen: same id, other content */
+  IDEM_E_TOKEN_USED, /* a token is good for one attempt only */
+  IDEM_E_NO_RECORD,  /* there is no record of this key */
+  IDEM_E_EXPIRED,    /* finished, answer gone */
+  IDEM_E_LOST,       /* claim lost: another attempt, or a decision, superseded this token */
+  IDEM_E_RELEASED,   /* claim lost: released */
+  IDEM_E_ANSWERED,   /* completed with another answer */
+  IDEM_E_COMPLETED,  /* already completed */
+  IDEM_E_SUSPENDED,  /* suspended: complete or release it */
+  IDEM_E_LIVE,       /* a live lease: nothing to resolve */
+  IDEM_E_RESOLVED,   /* nothing to resolve: completed with another answer */
+  IDEM_E_CLAIMABLE,  /* nothing to resolve: released */
+  IDEM_E_ERASE,      /* only finished rows are erased */
+  IDEM_E_SEEN_OTHER, /* idem_seen: same id, other content */
   /* claims refused, as constraint errors of INSERT INTO idem_records */
   IDEM_E_IN_PROGRESS,
   IDEM_E_MISMATCH,
@@ -50,23 +50,23 @@ enum {
   IDEM_E_REPLAY,
   IDEM_E_GONE,
   /* writing through idem_records */
-  IDEM_E_COLUMN,       /* column %s cannot be changed */
-  IDEM_E_INSERT,       /* column %s cannot be inserted */
-  IDEM_E_OWN_TOKEN,    /* an INSERT brings its own token */
-  IDEM_E_NO_TOKEN,     /* name the token in WHERE */
-  IDEM_E_NO_CHANGE,    /* an UPDATE that asks for nothing */
-  IDEM_E_STATE,        /* state must be ... */
-  IDEM_E_REPLACE,      /* OR REPLACE refused */
-  IDEM_E_CARRIER,      /* idem_call holds no rows */
+  IDEM_E_COLUMN,    /* column %s cannot be changed */
+  IDEM_E_INSERT,    /* column %s cannot be inserted */
+  IDEM_E_OWN_TOKEN, /* an INSERT brings its own token */
+  IDEM_E_NO_TOKEN,  /* name the token in WHERE */
+  IDEM_E_NO_CHANGE, /* an UPDATE that asks for nothing */
+  IDEM_E_STATE,     /* state must be ... */
+  IDEM_E_REPLACE,   /* OR REPLACE refused */
+  IDEM_E_CARRIER,   /* idem_call holds no rows */
   /* the store */
-  IDEM_E_NO_STORE,     /* run SELECT idem_init() */
-  IDEM_E_FUTURE,       /* schema version %d is newer */
-  IDEM_E_FOREIGN,      /* %s is not what idem created */
-  IDEM_E_DAMAGED,      /* a row holds what idem never writes */
-  IDEM_E_NO_POLICY,    /* no row '*' */
-  IDEM_E_RACES,        /* lost too many races: busy */
-  IDEM_E_INTERRUPT,    /* sqlite3_interrupt() */
-  IDEM_E_LIBCRYPTO,    /* digest or random generator failed */
+  IDEM_E_NO_STORE,  /* run SELECT idem_init() */
+  IDEM_E_FUTURE,    /* schema version %d is newer */
+  IDEM_E_FOREIGN,   /* %s is not what idem created */
+  IDEM_E_DAMAGED,   /* a row holds what idem never writes */
+  IDEM_E_NO_POLICY, /* no row '*' */
+  IDEM_E_RACES,     /* lost too many races: busy */
+  IDEM_E_INTERRUPT, /* sqlite3_interrupt() */
+  IDEM_E_LIBCRYPTO, /* digest or random generator failed */
   IDEM_E_COUNT
 };
 

@@ -1,6 +1,6 @@
 /*
-** finish.c: what happens to a record after its claim: complete, release, suspend, renew, checkpoint by
-** the holder of its token; resolve and erase by an operator.
+** finish.c: what happens to a record after its claim: complete, release, suspend, renew, checkpoint
+** by the holder of its token; resolve and erase by an operator.
 */
 #include "operations.h"
 
@@ -36,8 +36,8 @@ typedef struct Finish {
   int bDone;               /* it is carried out */
 } Finish;
 
-/* Decides on what is loaded, and writes. Not done if somebody was quicker, or the verdict is an error:
-** from memory that may be a mistake, so the caller raises it. */
+/* Decides on what is loaded, and writes. Not done if somebody was quicker, or the verdict is an
+** error: from memory that may be a mistake, so the caller raises it. */
 static void decideAndWrite(IdemCall *pCall, Finish *p, const IdemLoaded *pLoaded) {
   unsigned char aDigest[IDEM_DIGEST_SIZE];
   IdemRequest fitted = *p->pReq;

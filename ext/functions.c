@@ -2,9 +2,9 @@
 ** functions.c: the scalar SQL functions on the store.
 **
 **     SELECT idem_init();                                              -- 1
-**     SELECT idem_claim('acct_1', 'order-123', 'fp', 'POST /payments'); -- {"outcome":"claimed", ...}
+**     SELECT idem_claim('acct_1', 'order-123', 'fp', 'POST /pay');  -- {"outcome":"claimed", ...}
 **     SELECT idem_complete('acct_1', 'order-123', :token, '{"ok":1}', 201);            -- 1
-**     SELECT idem_claim('acct_1', 'order-123', 'fp', 'POST /payments'); -- {"outcome":"replay", ...}
+**     SELECT idem_claim('acct_1', 'order-123', 'fp', 'POST /pay');  -- {"outcome":"replay", ...}
 **
 ** All that write are SQLITE_DIRECTONLY: no view, trigger or generated column of a database file can
 ** call them. The list of functions is in idem.c.

@@ -32,9 +32,9 @@ SQLITE_EXTENSION_INIT1
 #define DIRECT   (SQLITE_UTF8 | SQLITE_DIRECTONLY)
 
 static const struct {
-  const char *zName;                                        /* as SQL calls it */
-  int nMin, nMax;                                           /* arguments; nMax -1 = any number */
-  int mFlags;                                               /* for sqlite3_create_function_v2() */
+  const char *zName;                                       /* as SQL calls it */
+  int nMin, nMax;                                          /* arguments; nMax -1 = any number */
+  int mFlags;                                              /* for sqlite3_create_function_v2() */
   void (*xFunc)(sqlite3_context *, int, sqlite3_value **); /* does it */
 } aFunction[] = {
     {"idem_init", 0, 0, DIRECT, idemFnInit},
@@ -61,8 +61,8 @@ static const struct {
 };
 
 static const struct {
-  const char *zName;              /* the module, and its table */
-  const sqlite3_module *pModule;  /* its methods */
+  const char *zName;             /* the module, and its table */
+  const sqlite3_module *pModule; /* its methods */
 } aModule[] = {
     {"idem_call", &idemCallModule},
     {"idem_records", &idemRecordsModule},
@@ -85,8 +85,8 @@ static int registerAll(sqlite3 *db, IdemConn *pConn) {
 }
 
 /*
-** 1 if this connection has idem already, of this version; -1 if of another version; 0 if it has none.
-** Registering again would be refused as busy while the SELECT load_extension() runs.
+** 1 if this connection has idem already, of this version; -1 if of another version; 0 if it has
+** none. Registering again would be refused as busy while the SELECT load_extension() runs.
 */
 static int loadedBefore(sqlite3 *db, char **pzErr) {
   sqlite3_stmt *pStmt = 0;
@@ -107,8 +107,8 @@ static int loadedBefore(sqlite3 *db, char **pzErr) {
 #ifndef SQLITE_CORE
 #include <stdatomic.h>
 /*
-** The library has one pointer to SQLite's functions. A second copy of SQLite in the process must not
-** replace it under the first one's feet.
+** The library has one pointer to SQLite's functions. A second copy of SQLite in the process must
+** not replace it under the first one's feet.
 */
 static int claimApi(const sqlite3_api_routines *pApi) {
   static atomic_flag lock = ATOMIC_FLAG_INIT;

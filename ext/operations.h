@@ -1,6 +1,7 @@
 /*
-** operations.h: what the API does, one function each. An operation takes a request, fetches what the
-** verdict needs, carries the verdict out, and tells the outcome. It knows nothing of SQL values.
+** operations.h: what the API does, one function each. An operation takes a request, fetches what
+** the verdict needs, carries the verdict out, and tells the outcome. It knows nothing of SQL
+** values.
 */
 #ifndef IDEM_OPERATIONS_H
 #define IDEM_OPERATIONS_H
@@ -9,11 +10,11 @@
 
 /* What a claim answers: the verdict, the record it was made on, and the token of its winner. */
 typedef struct IdemAnswer {
-  IdemVerdict verdict;                 /* eOutcome and its numbers */
-  IdemLoaded loaded;                   /* the record before the write, and the policy */
-  int64_t now;                         /* the clock when it was decided, ms */
-  IdemValue token;                     /* the winner's, else NULL */
-  char aToken[IDEM_TOKEN_MAX];         /* holds it */
+  IdemVerdict verdict;         /* eOutcome and its numbers */
+  IdemLoaded loaded;           /* the record before the write, and the policy */
+  int64_t now;                 /* the clock when it was decided, ms */
+  IdemValue token;             /* the winner's, else NULL */
+  char aToken[IDEM_TOKEN_MAX]; /* holds it */
 } IdemAnswer;
 
 /* claim.c: asks for the right to execute. Clear the answer with idemAnswerClear(). */
@@ -34,7 +35,8 @@ int64_t idemPurge(IdemCall *pCall, int64_t nMax);
 ** cannot write answers all the same: a replay must work there. */
 void idemAuditRefusal(IdemCall *pCall, const IdemRequest *pReq, const IdemAnswer *pAnswer);
 
-/* audit.c: 1 if the chain is broken, with the id of the first row that is missing or does not fit. */
+/* audit.c: 1 if the chain is broken, with the id of the first row that is missing or does not fit.
+*/
 int idemAuditVerify(IdemCall *pCall, int64_t *piBad);
 
 /* The outcome's name, message and suggested HTTP status (0 = none); answer.c. */

@@ -321,9 +321,9 @@ static inline uint8_t *copyBefore(uint8_t *pOut, const uint8_t *pFrom, size_t n)
   return pStart;
 }
 
-/* Writes the final form of text [iLow,iHigh) so that it ends at pOut; returns where it begins. Works
-** from the end of a range down: the last shuffle in it, if any, is the rightmost of the shuffled
-** objects that lie directly in it. */
+/* Writes the final form of text [iLow,iHigh) so that it ends at pOut; returns where it begins.
+** Works from the end of a range down: the last shuffle in it, if any, is the rightmost of the
+** shuffled objects that lie directly in it. */
 static uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t iHigh) {
   const uint8_t *const aText = p->aText;
   const Shuffle *const aShuffle = p->shuffle.a;

@@ -5,18 +5,19 @@
 **     SELECT * FROM idem_records WHERE scope = 'acct_1' AND key = 'order-123';
 **
 ** The state is the one a reader must act on: computed from the stored state, the clock and the
-** policy. outcome, message, http_status and retry_after_ms are what a claim of the same request would
-** be told. A record whose time is over is not shown, purged or not. The token is never shown.
+** policy. outcome, message, http_status and retry_after_ms are what a claim of the same request
+** would be told. A record whose time is over is not shown, purged or not. The token is never shown.
 **
 ** Writing, for programs that know tables better than functions:
 **
 **     INSERT INTO idem_records(scope, key, fingerprint, operation, token) VALUES (...);   -- claims
 **     UPDATE idem_records SET state = 'completed', response = ?, code = ?
-**     WHERE scope = ? AND key = ? AND token = ?;                                          -- completes
+**     WHERE scope = ? AND key = ? AND token = ?;                                       -- completes
 **     DELETE FROM idem_records WHERE scope = ?;                                           -- erases
 **
 ** An INSERT that is not told 'claimed' fails with a constraint error whose text is the outcome's
-** message; INSERT OR IGNORE leaves changes() = 0 instead. An UPDATE that finds no row lost its claim.
+** message; INSERT OR IGNORE leaves changes() = 0 instead. An UPDATE that finds no row lost its
+** claim.
 */
 #include "records_table.h"
 #include "answer.h"
@@ -88,8 +89,8 @@ static int recordsConnect(sqlite3 *db, void *pAux, int argc, const char *const *
 **     lease_until or expires_at    the same             cost 500
 **     nothing          the whole table, in rowid order  cost 1000000
 **
-** There is no index on created_at: it would make every claim a fifth dearer (bench/layout.c). Ask with
-** a state, which is what an operator wants to know.
+** There is no index on created_at: it would make every claim a fifth dearer (bench/layout.c). Ask
+** with a state, which is what an operator wants to know.
 */
 #define PLAN_ROWID   0x01
 #define PLAN_SCOPE   0x02
@@ -235,7 +236,8 @@ static int64_t clampAdd(double r, int bLow) {
   return bLow ? (int64_t)r - 1 : (int64_t)r + 1;
 }
 
-/* Narrows the range by one bound. SQLite checks the rows again, so the range may be a little wide. */
+/* Narrows the range by one bound. SQLite checks the rows again, so the range may be a little wide.
+*/
 static void narrow(IdemScan *pScan, sqlite3_value *pVal, int bLow) {
   int64_t v = bLow ? INT64_MIN : INT64_MAX;
   if (sqlite3_value_type(pVal) == SQLITE_INTEGER) v = sqlite3_value_int64(pVal);
@@ -329,7 +331,7 @@ static int recordsFilter(sqlite3_vtab_cursor *pCursor, int idxNum, const char *i
     int bMore = 1;
     nextRow(&call, p);
     bMore = p->pStmt != 0;
-    /* The schema changed between the look at it and the first step: then it is no longer verified. */
+    /* The schema changed between the look at it and the first step: it is no longer verified. */
     if (bMore || idemConnVerified(call.pConn)) break;
   }
   return idemVtabResult(&call, pCursor->pVtab);
@@ -405,8 +407,7 @@ static void recordCell(const RecordsCursor *p, int iCol, IdemCell *pCell) {
   case REC_OPERATION: idemCellValue(pCell, &pRec->operation); break;
   case REC_FINGERPRINT: idemCellValue(pCell, &pRec->fingerprint); break;
   case REC_STATE:
-    idemCellText(pCell,
-                 p->eSeen == IDEM_ST_TOMBSTONE ? "expired" : idemStateName(p->eSeen));
+    idemCellText(pCell, p->eSeen == IDEM_ST_TOMBSTONE ? "expired" : idemStateName(p->eSeen));
     break;
   case REC_LEASE_REMAINING_MS:
     if (pRec->eState == IDEM_ST_PROCESSING) {
@@ -429,7 +430,7 @@ static void recordCell(const RecordsCursor *p, int iCol, IdemCell *pCell) {
 
 static int recordsColumn(sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int iCol) {
   IdemCell cell;
-  /* An UPDATE that leaves this column alone: nothing is fetched, and xUpdate sees that. The token is
+  /* An UPDATE that leaves this column alone: nothing is fetched, and xUpdate sees it. The token is
   ** fetched all the same, since the UPDATE proves by it that it may write. */
   if (iCol != REC(TOKEN) && sqlite3_vtab_nochange(pCtx)) return SQLITE_OK;
   recordCell((RecordsCursor *)pCursor, iCol, &cell);
@@ -443,12 +444,32 @@ static int recordsRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 }
 
 static const char *columnName(int iCol) {
-  static const char *const azName[REC_COUNT] = {
-      "scope",        "key",         "operation",   "fingerprint",        "state",
-      "outcome",      "message",     "http_status", "token",              "attempt",
-      "lease_until",  "retry_after_ms", "replayed", "code",               "headers",
-      "response",     "response_omitted", "recovery_point", "checkpoint", "created_at",
-      "completed_at", "lease_remaining_ms", "expires_at", "tombstone_until", "age_ms", "reason"};
+  static const char *const azName[REC_COUNT] = {"scope",
+                                                "key",
+                                                "operation",
+                                                "fingerprint",
+                                                "state",
+                                                "outcome",
+                                                "message",
+                                                "http_status",
+                                                "token",
+                                                "attempt",
+                                                "lease_until",
+                                                "retry_after_ms",
+                                                "replayed",
+                                                "code",
+                                                "headers",
+                                                "response",
+                                                "response_omitted",
+                                                "recovery_point",
+                                                "checkpoint",
+                                                "created_at",
+                                                "completed_at",
+                                                "lease_remaining_ms",
+                                                "expires_at",
+                                                "tombstone_until",
+                                                "age_ms",
+                                                "reason"};
   return azName[iCol];
 }
 

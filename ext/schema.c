@@ -6,8 +6,8 @@
 **
 ** A database file may come from anywhere. Before idem runs a statement on the store, every object
 ** that bears one of its names must be, byte for byte, the one that sql/store.sql creates; and no
-** trigger or index of somebody else's may mention its tables. So a view cannot stand in for a table,
-** and a trigger cannot run where idem writes.
+** trigger or index of somebody else's may mention its tables. So a view cannot stand in for a
+** table, and a trigger cannot run where idem writes.
 */
 #include "schema.h"
 
@@ -45,11 +45,13 @@ static int countOurs(void) {
   return n;
 }
 
-/* The version in idem_meta, which must have been found to be the real table. 0 if the call failed. */
+/* The version in idem_meta, which must have been found to be the real table. 0 if the call failed.
+*/
 static int readVersion(IdemCall *pCall) {
   sqlite3_stmt *pStmt = 0;
   sqlite3_int64 iVersion = 0;
-  int rc = sqlite3_prepare_v2(pCall->db, "SELECT schema_version FROM main.idem_meta", -1, &pStmt, 0);
+  int rc =
+      sqlite3_prepare_v2(pCall->db, "SELECT schema_version FROM main.idem_meta", -1, &pStmt, 0);
   if (rc == SQLITE_OK) {
     if (sqlite3_step(pStmt) == SQLITE_ROW) iVersion = sqlite3_column_int64(pStmt, 0);
     rc = sqlite3_reset(pStmt);
@@ -124,12 +126,12 @@ static int haveStore(IdemCall *pCall) {
 }
 
 /*
-** Runs sql/store.sql as a unit. Below a SELECT a savepoint makes it one, in a transaction or as one.
-** Below a write statement SQLite allows no savepoint: there the outer statement is the unit.
+** Runs sql/store.sql as a unit. Below a SELECT a savepoint makes it one, in a transaction or as
+** one. Below a write statement SQLite allows no savepoint: there the outer statement is the unit.
 **
-** Where the savepoint is the transaction, ROLLBACK undoes it and never ROLLBACK TO: if this connection
-** has seen an empty file and another one filled it meanwhile, ROLLBACK TO would make it empty again
-** (SQLite 3.40.1 takes it for initially empty).
+** Where the savepoint is the transaction, ROLLBACK undoes it and never ROLLBACK TO: if this
+** connection has seen an empty file and another one filled it meanwhile, ROLLBACK TO would make it
+** empty again (SQLite 3.40.1 takes it for initially empty).
 */
 static int createStore(sqlite3 *db, char **pzErr) {
   int bAuto = sqlite3_get_autocommit(db);

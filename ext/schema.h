@@ -21,7 +21,8 @@ extern const IdemSqlFile idemSqlFiles[]; /* generated from sql/ at build time */
 */
 void idemSchemaVerify(IdemCall *pCall);
 
-/* Creates the store in main if there is none, all of it or nothing. The schema version; 0 = failed. */
+/* Creates the store in main if there is none, all of it or nothing. The schema version; 0 = failed.
+*/
 int idemSchemaInit(IdemCall *pCall);
 
 #endif

@@ -3,10 +3,10 @@
 **
 ** Every statement names its schema (main.), because a temp table of the same name would be found
 ** first. Every write is one statement: it happens as a whole or not at all, wherever it is called.
-** Every write repeats in its WHERE clause what the verdict was based on (that there is no row, or its
-** id, state, due_at and token; and the version of the policies): if another connection was quicker,
-** nothing is changed and the caller loads and decides again. This is also what makes it safe to decide
-** from memory (idemStoreRecall).
+** Every write repeats in its WHERE clause what the verdict was based on (that there is no row, or
+** its id, state, due_at and token; and the version of the policies): if another connection was
+** quicker, nothing is changed and the caller loads and decides again. This is also what makes it
+** safe to decide from memory (idemStoreRecall).
 */
 #include "store.h"
 #include "schema.h"
@@ -51,8 +51,8 @@ const char *idemEventName(int eEvent) {
 **   s scope  k key  o operation  f fingerprint  t new token  u the verdict's due  n now
 **   m tombstone_ms  c code  h headers  r response  x omitted  p point  d checkpoint  y reason
 **   and as it was loaded: I id  S state  D due_at  T token  V version of the policies
-** An UPDATE that sets audit_event fires the trigger that writes the audit row in the same statement;
-** one that does not set it pays nothing for the trigger.
+** An UPDATE that sets audit_event fires the trigger that writes the audit row in the same
+** statement; one that does not set it pays nothing for the trigger.
 */
 #define AS_LOADED "WHERE" AS_ROW
 #define AS_ROW                                                                                     \
@@ -177,8 +177,8 @@ static void bindName(sqlite3_stmt *pStmt, int i, const char *zName) {
 }
 
 /*
-** Reads a column by its sqlite3_value: one call that takes the connection's mutex instead of three. We
-** run inside a statement of the application, so the mutex is held and the value is safe.
+** Reads a column by its sqlite3_value: one call that takes the connection's mutex instead of three.
+** We run inside a statement of the application, so the mutex is held and the value is safe.
 */
 static void columnValue(sqlite3_stmt *pStmt, int i, IdemValue *pVal) {
   sqlite3_value *p = sqlite3_column_value(pStmt, i);
@@ -692,7 +692,8 @@ static void bindNothing(sqlite3_stmt *pStmt, const void *pArg) {
 }
 
 int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad) {
-  /* The same expression as in the trigger idem_audit_chain. quote() stops at a NUL, which idem never
+  /* The same expression as in the trigger idem_audit_chain. quote() stops at a NUL, which idem
+  ** never
   ** writes: a text that holds one was changed. */
   static const char zSql[] =
       "SELECT id,prev,digest,idem_fingerprint_raw(prev||','||id||','||at||','||quote(event)||','||"

@@ -17,18 +17,19 @@ typedef struct IdemLoaded {
 } IdemLoaded;
 
 /*
-** Loads the record of (scope, key), with the policy of the request's operation for a claim, else with
-** that of the record's own operation. Fails the call if there is no store or the row is damaged.
-** Release with idemLoadedClear().
+** Loads the record of (scope, key), with the policy of the request's operation for a claim, else
+** with that of the record's own operation. Fails the call if there is no store or the row is
+** damaged. Release with idemLoadedClear().
 */
 void idemStoreLoad(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded);
 void idemLoadedClear(IdemLoaded *pLoaded);
 
 /*
 ** The same from memory, if this connection remembers enough: for a claim, that there is no record
-** (worth a try where the write lock is held and the last key was new); for a completion, the record as this connection's
-** own claim left it. 1 if so. It may be wrong: the write that follows finds out, since it demands what
-** it was decided on, and then everything begins again with idemStoreLoad().
+** (worth a try where the write lock is held and the last key was new); for a completion, the record
+** as this connection's own claim left it. 1 if so. It may be wrong: the write that follows finds
+** out, since it demands what it was decided on, and then everything begins again with
+** idemStoreLoad().
 */
 int idemStoreRecall(IdemCall *pCall, const IdemRequest *pReq, IdemLoaded *pLoaded);
 
@@ -43,8 +44,9 @@ typedef struct IdemWrite {
 } IdemWrite;
 
 /*
-** Carries out pVerdict->eWrite with one statement, which changes nothing if record and policy are no
-** longer as pLoaded says. 1 if it was carried out; 0 if somebody was quicker, or the call failed.
+** Carries out pVerdict->eWrite with one statement, which changes nothing if record and policy are
+** no longer as pLoaded says. 1 if it was carried out; 0 if somebody was quicker, or the call
+** failed.
 */
 int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite);
 
@@ -68,11 +70,11 @@ int64_t idemStorePurge(IdemCall *pCall, int64_t now, const IdemPurge *pPurge);
 
 /* An event of the inbox as remembered. */
 typedef struct IdemEvent {
-  int bFound;            /* there is a row, perhaps an expired one */
-  int bFingerprint;      /* it has a fingerprint */
-  int bSame;             /* which equals the presented one */
-  int64_t expires_at;    /* ms */
-  int64_t retention_ms;  /* policy: how long an event is remembered */
+  int bFound;           /* there is a row, perhaps an expired one */
+  int bFingerprint;     /* it has a fingerprint */
+  int bSame;            /* which equals the presented one */
+  int64_t expires_at;   /* ms */
+  int64_t retention_ms; /* policy: how long an event is remembered */
 } IdemEvent;
 void idemStoreEvent(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEvent,
                     const IdemValue *pFp, IdemEvent *pOut);
@@ -81,7 +83,8 @@ void idemStoreEvent(IdemCall *pCall, const IdemValue *pSource, const IdemValue *
 int idemStoreSee(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEvent,
                  const IdemValue *pFp, int64_t now, int64_t expires_at);
 
-/* 1 if a row of idem_audit is missing or does not fit the chain, with the id of the first such row. */
+/* 1 if a row of idem_audit is missing or does not fit the chain, with the id of the first such row.
+*/
 int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad);
 
 /* A listing of the records, for idem_records. eScan chooses the text and what is bound: */
@@ -109,8 +112,8 @@ sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemScan *pScan);
 void idemStoreScanRow(IdemCall *pCall, sqlite3_stmt *pStmt, IdemRecord *pRec, IdemPolicy *pPol,
                       IdemValue *pScope, IdemValue *pKey);
 
-/* Finds scope and key of a record by its id, into memory that the caller frees (*paCopy). 0 if there
-** is none, or the call failed. */
+/* Finds scope and key of a record by its id, into memory that the caller frees (*paCopy). 0 if
+** there is none, or the call failed. */
 int idemStoreKeyOf(IdemCall *pCall, int64_t id, IdemValue *pScope, IdemValue *pKey, char **paCopy);
 
 #endif

@@ -1,6 +1,6 @@
 /*
-** text.c: arguments as they come from SQL. Nothing is trimmed, folded or cut: what is not allowed is
-** refused, with what was wrong and what the limit is.
+** text.c: arguments as they come from SQL. Nothing is trimmed, folded or cut: what is not allowed
+** is refused, with what was wrong and what the limit is.
 */
 #include "text.h"
 
@@ -106,7 +106,8 @@ void idemArgNote(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nM
 void idemArgData(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nMax,
                  IdemValue *pOut) {
   take(pCall, pArg, zWhat, pOut);
-  if (nMax > 0 && pOut->n > nMax) idemFail(pCall, IDEM_E_BYTES, zWhat, (sqlite3_int64)pOut->n, nMax);
+  if (nMax > 0 && pOut->n > nMax)
+    idemFail(pCall, IDEM_E_BYTES, zWhat, (sqlite3_int64)pOut->n, nMax);
 }
 
 void idemArgFingerprint(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemValue *pOut) {

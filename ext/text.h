@@ -16,10 +16,12 @@ void idemArgText(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nM
                  IdemValue *pOut);
 
 /* TEXT without NUL, of at most nMax characters, or NULL. Line feeds are allowed. */
-void idemArgNote(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nMax, IdemValue *pOut);
+void idemArgNote(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nMax,
+                 IdemValue *pOut);
 
 /* TEXT, BLOB or NULL as it is, of at most nMax bytes (0 = whatever SQLite allows). */
-void idemArgData(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nMax, IdemValue *pOut);
+void idemArgData(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nMax,
+                 IdemValue *pOut);
 
 /* TEXT or BLOB of 1..IDEM_FINGERPRINT_MAX bytes; NULL only if bNull. */
 void idemArgFingerprint(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemValue *pOut);

@@ -91,8 +91,8 @@ static int auditAt(const IdemPolicy *pPol, int eLevel, int eEvent) {
 /* The claim is not granted. */
 static void refuse(IdemVerdict *pOut, const IdemPolicy *pPol, int eOutcome) {
   pOut->eOutcome = eOutcome;
-  pOut->eEvent = auditAt(pPol, IDEM_AUDIT_ALL,
-                         eOutcome == IDEM_OUT_REPLAY ? IDEM_EV_REPLAY : IDEM_EV_REFUSED);
+  pOut->eEvent =
+      auditAt(pPol, IDEM_AUDIT_ALL, eOutcome == IDEM_OUT_REPLAY ? IDEM_EV_REPLAY : IDEM_EV_REFUSED);
 }
 
 /* A row that never existed, or whose time is over, begins a life. */
@@ -128,7 +128,8 @@ static void nextAttempt(IdemVerdict *pOut, const IdemRecord *pRec, const IdemReq
   }
 }
 
-/* A claim that finds work under a live lease. Asking again with the token that won is a claim too. */
+/* A claim that finds work under a live lease. Asking again with the token that won is a claim too.
+*/
 static void claimLive(IdemVerdict *pOut, const IdemRecord *pRec, const IdemRequest *pReq,
                       const IdemPolicy *pPol, int64_t now) {
   assert(now < pRec->due);
@@ -212,7 +213,8 @@ static void ownerVerdict(const IdemRecord *pRec, const IdemRequest *pReq, const 
   }
 }
 
-/* complete, release, suspend, renew, checkpoint: whoever has no token of the latest attempt lost. */
+/* complete, release, suspend, renew, checkpoint: whoever has no token of the latest attempt lost.
+*/
 static void workerVerdict(const IdemRecord *pRec, const IdemRequest *pReq, const IdemPolicy *pPol,
                           int64_t now, IdemVerdict *pOut) {
   int bOwner = pReq->token.eType != SQLITE_NULL && idemSame(&pRec->token, &pReq->token);

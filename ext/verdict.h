@@ -32,28 +32,28 @@ enum {
 
 /* One row of idem_store. */
 typedef struct IdemRecord {
-  int64_t id;              /* rowid */
-  int eState;              /* IDEM_ST_... */
-  int64_t attempt;         /* 1, 2, 3 ...: counted at claim */
-  int64_t granted;         /* attempts used up before an operator last granted a retry */
-  int bDue;                /* true if due is not NULL */
-  int64_t due;             /* processing: lease end; completed, tombstone: end of that stage; ms */
-  int64_t tombstone_ms;    /* fixed at completion: how long the tombstone will stand */
-  int64_t created_at;      /* ms */
-  int64_t completed_at;    /* ms; 0 unless completed or tombstone */
-  int bCode;               /* true if code is not NULL */
-  int64_t code;            /* the answer's code, an HTTP status by custom */
-  int bOmitted;            /* response is the 32-byte SHA-256 of an answer too large to keep */
-  int bExhaustedLogged;    /* the audit already says that this record is exhausted */
-  IdemValue operation;     /* TEXT, '' when none was given */
-  IdemValue fingerprint;   /* TEXT or BLOB */
-  IdemValue token;         /* of the latest attempt; NULL once resolved */
-  IdemValue spent;         /* earlier tokens, each followed by a line feed; or NULL */
-  IdemValue headers;       /* TEXT or NULL */
-  IdemValue response;      /* TEXT, BLOB or NULL */
-  IdemValue point;         /* recovery point: TEXT or NULL */
-  IdemValue checkpoint;    /* its data: TEXT, BLOB or NULL */
-  IdemValue reason;        /* of the last release, suspend or resolve: TEXT or NULL */
+  int64_t id;            /* rowid */
+  int eState;            /* IDEM_ST_... */
+  int64_t attempt;       /* 1, 2, 3 ...: counted at claim */
+  int64_t granted;       /* attempts used up before an operator last granted a retry */
+  int bDue;              /* true if due is not NULL */
+  int64_t due;           /* processing: lease end; completed, tombstone: end of that stage; ms */
+  int64_t tombstone_ms;  /* fixed at completion: how long the tombstone will stand */
+  int64_t created_at;    /* ms */
+  int64_t completed_at;  /* ms; 0 unless completed or tombstone */
+  int bCode;             /* true if code is not NULL */
+  int64_t code;          /* the answer's code, an HTTP status by custom */
+  int bOmitted;          /* response is the 32-byte SHA-256 of an answer too large to keep */
+  int bExhaustedLogged;  /* the audit already says that this record is exhausted */
+  IdemValue operation;   /* TEXT, '' when none was given */
+  IdemValue fingerprint; /* TEXT or BLOB */
+  IdemValue token;       /* of the latest attempt; NULL once resolved */
+  IdemValue spent;       /* earlier tokens, each followed by a line feed; or NULL */
+  IdemValue headers;     /* TEXT or NULL */
+  IdemValue response;    /* TEXT, BLOB or NULL */
+  IdemValue point;       /* recovery point: TEXT or NULL */
+  IdemValue checkpoint;  /* its data: TEXT, BLOB or NULL */
+  IdemValue reason;      /* of the last release, suspend or resolve: TEXT or NULL */
 } IdemRecord;
 
 /* What somebody asks for. */
@@ -165,11 +165,13 @@ void idemVerdict(const IdemRecord *pRec, const IdemRequest *pReq, const IdemPoli
 
 /*
 ** The state a reader sees: one of IDEM_ST_NONE (its time is over), PROCESSING, COMPLETED, RELEASED,
-** UNKNOWN (also stale, unless the policy is to retry), or TOMBSTONE (the answer's retention is over).
+** UNKNOWN (also stale, unless the policy is to retry), or TOMBSTONE (the answer's retention is
+** over).
 */
 int idemVisibleState(const IdemRecord *pRec, int eStale, int64_t now);
 
-/* True if a and b hold the same bytes of the same type. Takes the same time wherever they differ. */
+/* True if a and b hold the same bytes of the same type. Takes the same time wherever they differ.
+*/
 int idemSame(const IdemValue *a, const IdemValue *b);
 
 /*
