@@ -2,6 +2,9 @@
 ** bench/fingerprint.c: what a fingerprint costs, as a multiple of SHA-256 alone.
 **
 **   bench/fingerprint [-q] payment | FILE ...
+**   bench/fingerprint --print                   the payment itself
+**
+** bench/fingerprint.py builds and runs this, adds the peers, and prints the ratios.
 **
 ** Prints one line per measurement: input, contender, nanoseconds per call. Contenders take turns
 ** within a round and the median over the rounds is printed, so that a neighbour's load falls on all
@@ -47,14 +50,14 @@ IdemFingerprint *idemConnFingerprint(struct IdemConn *p) {
 
 /* What is measured, and with what. */
 typedef struct Bench {
-  const char *zInput;       /* name of the input */
-  char *aInput;             /* the input, terminated */
-  size_t nInput;            /* its length */
-  struct IdemConn conn;     /* contexts and buffers */
-  IdemCanon *pCanon;        /* for "canonical" */
-  sqlite3 *db;              /* for "sql" and "scan" */
-  sqlite3_stmt *apStmt[8];  /* one per SQL contender */
-  int nScan;                /* rows of the table scanned */
+  const char *zInput;      /* name of the input */
+  char *aInput;            /* the input, terminated */
+  size_t nInput;           /* its length */
+  struct IdemConn conn;    /* contexts and buffers */
+  IdemCanon *pCanon;       /* for "canonical" */
+  sqlite3 *db;             /* for "sql" and "scan" */
+  sqlite3_stmt *apStmt[8]; /* one per SQL contender */
+  int nScan;               /* rows of the table scanned */
 } Bench;
 
 /* Runs one contender once; returns the number of calls that was. */
@@ -108,7 +111,8 @@ static int runJansson(Bench *p, int iStmt) {
   unsigned char aDigest[IDEM_DIGEST_SIZE];
   IdemDigest *pDigest = idemFingerprintDigest(p->conn.pFingerprint);
   json_error_t error;
-  json_t *pJson = json_loadb(p->aInput, p->nInput, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
+  json_t *pJson =
+      json_loadb(p->aInput, p->nInput, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
   char *z = pJson ? json_dumps(pJson, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
   (void)iStmt;
   if (z == NULL) die(error.text);
@@ -278,6 +282,7 @@ static void measure(Bench *p, int nRound, double nsTurn) {
 int main(int argc, char **argv) {
   int nRound = 21, iFirst = 1;
   double nsTurn = 1e7;
+  if (argc > 1 && strcmp(argv[1], "--print") == 0) return fputs(zPayment, stdout) < 0;
   if (argc > 1 && strcmp(argv[1], "-q") == 0) {
     nRound = 7;
     nsTurn = 3e6;
