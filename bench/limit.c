@@ -116,7 +116,8 @@ static void openBench(Bench *p, const char *zFile, const char *zExtension, const
   p->pHandClaim = prepare(
       p, "INSERT INTO hand(scope, key, operation, fingerprint, state, attempt, token, due_at,"
          " created_at, updated_at)"
-         " SELECT ?1, ?2, ?3, ?4, 'processing', 1, ?5, ?6 + lease_ms, ?6, ?6 FROM hand_policy WHERE operation = '*' ON CONFLICT DO NOTHING");
+         " SELECT ?1, ?2, ?3, ?4, 'processing', 1, ?5, ?6 + lease_ms, ?6, ?6"
+         " FROM hand_policy WHERE operation = '*' ON CONFLICT DO NOTHING");
   p->pHandComplete = prepare(
       p, "UPDATE hand SET state = 'completed', response = ?4, code = ?5, due_at = ?6 + 86400000,"
          " completed_at = ?6, updated_at = ?6 WHERE scope = ?1 AND key = ?2 AND token = ?3"

@@ -726,8 +726,9 @@ int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad) {
 }
 
 /* The listings. Each reads scope and key after the columns that readRecord() wants. */
-#define SCAN        "SELECT " POLICY_COLUMNS "," RECORD_COLUMNS ",r.scope,r.key FROM main.idem_store r "
-#define SCAN_POLICY " CROSS JOIN main.idem_policy p ON " POLICY_OF("r.operation")
+#define SCAN_COLUMNS POLICY_COLUMNS "," RECORD_COLUMNS ",r.scope,r.key"
+#define SCAN         "SELECT " SCAN_COLUMNS " FROM main.idem_store r "
+#define SCAN_POLICY  " CROSS JOIN main.idem_policy p ON " POLICY_OF("r.operation")
 static const char *const azScan[IDEM_SCAN_COUNT] = {
     [IDEM_SCAN_ALL] = SCAN SCAN_POLICY " ORDER BY r.id",
     [IDEM_SCAN_KEY] = SCAN SCAN_POLICY " WHERE r.scope=?1 AND r.key=?2",
