@@ -95,11 +95,19 @@ static void refuse(IdemVerdict *pOut, const IdemPolicy *pPol, int eOutcome) {
       auditAt(pPol, IDEM_AUDIT_ALL, eOutcome == IDEM_OUT_REPLAY ? IDEM_EV_REPLAY : IDEM_EV_REFUSED);
 }
 
+/* A claim that is granted. Where the audit's last word is 'exhausted' it is worth a row at the level of
+** exceptions too: it says that the record runs again, and a later exhaustion is noted anew. */
+static int claimEvent(const IdemRecord *pRec, const IdemPolicy *pPol) {
+  int bAgain = pRec && pRec->bExhaustedLogged;
+  return auditAt(pPol, bAgain ? IDEM_AUDIT_EXCEPTIONS : IDEM_AUDIT_ALL, IDEM_EV_CLAIM);
+}
+
 /* A row that never existed, or whose time is over, begins a life. */
-static void startLife(IdemVerdict *pOut, const IdemPolicy *pPol, int eWrite, int64_t now) {
+static void startLife(IdemVerdict *pOut, const IdemRecord *pRec, const IdemPolicy *pPol,
+                      int64_t now) {
   pOut->eOutcome = IDEM_OUT_CLAIMED;
-  pOut->eWrite = eWrite;
-  pOut->eEvent = auditAt(pPol, IDEM_AUDIT_ALL, IDEM_EV_CLAIM);
+  pOut->eWrite = pRec ? IDEM_WR_RESTART : IDEM_WR_INSERT;
+  pOut->eEvent = claimEvent(pRec, pPol);
   pOut->attempt = 1;
   pOut->due = now + pPol->lease_ms;
 }
@@ -122,7 +130,7 @@ static void nextAttempt(IdemVerdict *pOut, const IdemRecord *pRec, const IdemReq
     pOut->eWrite = IDEM_WR_RETRY;
     pOut->eEvent = pRec->eState == IDEM_ST_PROCESSING
                        ? auditAt(pPol, IDEM_AUDIT_EXCEPTIONS, IDEM_EV_TAKE_OVER)
-                       : auditAt(pPol, IDEM_AUDIT_ALL, IDEM_EV_CLAIM);
+                       : claimEvent(pRec, pPol);
     pOut->attempt = pRec->attempt + 1;
     pOut->due = now + pPol->lease_ms;
   }
@@ -155,7 +163,7 @@ static void claimVerdict(const IdemRecord *pRec, const IdemRequest *pReq, const 
   }
   int eSeen = pRec ? idemVisibleState(pRec, pPol->eStale, now) : IDEM_ST_NONE;
   if (eSeen == IDEM_ST_NONE) {
-    startLife(pOut, pPol, pRec ? IDEM_WR_RESTART : IDEM_WR_INSERT, now);
+    startLife(pOut, pRec, pPol, now);
     return;
   }
   pOut->attempt = pRec->attempt;

@@ -159,12 +159,14 @@ class State:
                                       checkpoint=record.checkpoint), None, True, False)
 
         record = self.records.get(name)
+        # Where the audit's last word is 'exhausted', that the record runs again is an exception too.
+        logged = record is not None and record.logged
         if record is None or (record.state in ("completed", "tombstone")
                               and self.seen_state(record, now) is None):
             fresh = Record(operation, fingerprint, "processing", 1, 0, new_token, (),
                            now + policy["lease_ms"], None, now, None, None, None, None, 0, None, None,
-                           None, False)
-            return granted(fresh, "all", "claim", now)
+                           None, logged)
+            return granted(fresh, "exceptions" if logged else "all", "claim", now)
 
         ours, theirs = form(record.fingerprint), form(fingerprint)
         if ours and theirs and ours != theirs:
@@ -205,8 +207,8 @@ class State:
             return self.fail("token used")
         spent = record.spent if record.token is None else (record.token, *record.spent)
         retry = record._replace(state="processing", attempt=record.attempt + 1, token=new_token,
-                                spent=spent, due=now + policy["lease_ms"], logged=False)
-        return granted(retry, "exceptions" if stale else "all", "take-over" if stale else "claim",
+                                spent=spent, due=now + policy["lease_ms"])
+        return granted(retry, "exceptions" if stale or logged else "all", "take-over" if stale else "claim",
                        record.created_at)
 
     def finish(self, now, verb, scope, key, token=None, response=None, code=None, headers=None,

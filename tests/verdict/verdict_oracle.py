@@ -130,8 +130,14 @@ def claim(i):
     if i.allow == "no" and i.key == "scope":
         return error("SCOPE_KEY")
 
+    def claimed():
+        """Level 'all'; but where the audit's last word is 'exhausted' (logged), that the record runs
+        again is an exception too, and a later exhaustion will be noted anew."""
+        again = i.logged == "yes" and stage != "absent"
+        return audited(i, "exceptions" if again else "all", "claim")
+
     def new_life(write):
-        return Verdict("claimed", "none", write, audited(i, "all", "claim"), 1, LEASE, None)
+        return Verdict("claimed", "none", write, claimed(), 1, LEASE, None)
 
     if stage == "absent":
         return new_life("insert")
@@ -169,7 +175,7 @@ def claim(i):
     # none would begin anyway (in progress, unknown, exhausted, done), the asker is told that truth.
     if token in ("current", "spent"):
         return error("TOKEN_USED")
-    event = audited(i, "exceptions", "take-over") if stage == "stale" else audited(i, "all", "claim")
+    event = audited(i, "exceptions", "take-over") if stage == "stale" else claimed()
     return Verdict("claimed", "none", "retry", event, attempt + 1, LEASE, None)
 
 
