@@ -54,7 +54,7 @@ static int callConnect(sqlite3 *db, void *pAux, int argc, const char *const *arg
 }
 
 static int callBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
-  (void)pVtab;
+  idemConnSawCarrier(((IdemVtab *)pVtab)->pConn);
   pInfo->estimatedCost = 1.0;
   pInfo->estimatedRows = 0;
   return SQLITE_OK;

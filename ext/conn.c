@@ -31,7 +31,9 @@ struct IdemConn {
   int nGuard;                        /* connected virtual table objects */
   int nClaimTable;                   /* of these, the tables temp.idem_claim */
   int bClaimDraft;                   /* that table may yet be rolled back */
-  int bVerified;                     /* the schema is as sql/store.sql says */
+  int bVerified;                     /* the schema is as sql/store.sql says ... */
+  int64_t iCookie;                   /* ... while its cookie is this */
+  int bCarrier;                      /* idem_call was planned as a table of ours */
   int bClock;                        /* true if the clock is set */
   int64_t iClock;                    /* what it is set to, ms */
   void (*xBody)(IdemCall *, void *); /* waits for the write lock, see idemConnRun(); or NULL */
@@ -95,8 +97,17 @@ int idemConnVerified(IdemConn *pConn) {
   return pConn->bVerified;
 }
 
-void idemConnSetVerified(IdemConn *pConn, int bVerified) {
+int64_t idemConnCookie(IdemConn *pConn) {
+  return pConn->iCookie;
+}
+
+void idemConnSetVerified(IdemConn *pConn, int bVerified, int64_t iCookie) {
   pConn->bVerified = bVerified;
+  pConn->iCookie = iCookie;
+}
+
+void idemConnSawCarrier(IdemConn *pConn) {
+  pConn->bCarrier = 1;
 }
 
 int idemConnClaimTables(IdemConn *pConn) {
@@ -144,11 +155,13 @@ void idemConnGuardDown(IdemConn *pConn, int bClaimTable) {
 }
 
 /* Connects a guard if there is none. It may fail (the schema may be locked or unreadable); then
-** statements are simply not kept. */
-static void armGuard(IdemConn *pConn) {
+** statements are simply not kept. True if idem_call is ours, and not an object of the file. */
+static int armGuard(IdemConn *pConn) {
   sqlite3_stmt *pStmt = 0;
+  pConn->bCarrier = 0;
   sqlite3_prepare_v2(pConn->db, "SELECT 1 FROM main.idem_call LIMIT 0", -1, &pStmt, 0);
   sqlite3_finalize(pStmt);
+  return pConn->bCarrier;
 }
 
 int64_t idemConnNow(IdemConn *pConn) {
@@ -179,6 +192,11 @@ void idemCallEnd(IdemCall *pCall) {
   }
 }
 
+int idemConnPrepared(IdemConn *pConn, int iStmt) {
+  sqlite3_stmt *pStmt = pConn->apStmt[iStmt];
+  return pStmt && !sqlite3_stmt_busy(pStmt);
+}
+
 sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql) {
   IdemConn *pConn = pCall->pConn;
   sqlite3_stmt *pStmt;
@@ -187,7 +205,7 @@ sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql) {
   if (pCall->rc != SQLITE_OK) return 0;
   if (pConn->nGuard == 0) armGuard(pConn);
   pStmt = pConn->apStmt[iStmt];
-  if (pStmt && !sqlite3_stmt_busy(pStmt)) return pStmt;
+  if (idemConnPrepared(pConn, iStmt)) return pStmt;
   rc = sqlite3_prepare(pConn->db, zSql, -1, &pStmt, 0);
   if (rc != SQLITE_OK) {
     idemFailDb(pCall, rc);
@@ -247,6 +265,11 @@ void idemConnRunBody(IdemConn *pConn) {
 static void runStatement(IdemCall *pCall, int iStmt, const char *zSql) {
   int rc = -1;
   for (int i = 0; i < 10 && rc < 0 && pCall->rc == SQLITE_OK; i++) {
+    /* The file may have a table or view of that name, and triggers on it: those must not run. */
+    if (iStmt == IDEM_STMT_BODY && !idemConnPrepared(pCall->pConn, iStmt) &&
+        !armGuard(pCall->pConn)) {
+      break;
+    }
     sqlite3_stmt *pStmt = idemConnStmt(pCall, iStmt, zSql);
     if (!pStmt) break;
     rc = idemConnStep(pCall, pStmt);

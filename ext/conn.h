@@ -74,9 +74,18 @@ void **idemConnCache(IdemConn *pConn);
 ** perhaps, temp, and no transaction is open. */
 int idemConnMayWait(IdemConn *pConn);
 
-/* Whether the schema was compared with sql/store.sql since it last changed (schema.c). */
+/* Whether the schema was compared with sql/store.sql, and its cookie at that time (schema.c). */
 int idemConnVerified(IdemConn *pConn);
-void idemConnSetVerified(IdemConn *pConn, int bVerified);
+int64_t idemConnCookie(IdemConn *pConn);
+void idemConnSetVerified(IdemConn *pConn, int bVerified, int64_t iCookie);
+
+/* For idem_call's xBestIndex alone: the table of that name in main is ours. */
+void idemConnSawCarrier(IdemConn *pConn);
+
+/* True if statement iStmt is prepared and free: then it belongs to the schema that was verified when it
+** was prepared, or it will say that the schema has changed. Before any other is prepared the schema
+** must be verified. */
+int idemConnPrepared(IdemConn *pConn, int iStmt);
 
 /*
 ** Prepares zSql, or finds it prepared under number iStmt. Give it back with idemConnDone(). NULL if

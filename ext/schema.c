@@ -16,17 +16,22 @@
 #define STORE_VIEWS                                                                                \
   "'idem_audit_entry','idem_claim_audited','idem_purge_batch','idem_health','idem_contract'"
 
-/* sqlite_schema names the table of a trigger or index, but the file may lie: so texts are searched
-** as well. LIKE is blind to case, as SQLite's names are. */
+/* Names that the store leaves free, because they are tables of the library: an object of the file that
+** bore one would be found first. */
+#define VIRTUAL_TABLES "'idem_call','idem_records','idem_claim'"
+
+#define MENTIONS(name) "instr(lower(sql),'" name "')"
+
+/* sqlite_schema says which table a trigger or index is on, and what is one, but the file may lie: so
+** every text is searched but those of plain tables and views. SQLite's names are blind to case. */
 static const char zObjects[] =
     "SELECT name, sql FROM main.sqlite_schema"
-    " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS ")"
+    " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS "," VIRTUAL_TABLES ")"
     " OR tbl_name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS ")"
-    " OR (type IN ('trigger','index') AND (sql LIKE '%idem\\_meta%' ESCAPE '\\'"
-    " OR sql LIKE '%idem\\_policy%' ESCAPE '\\' OR sql LIKE '%idem\\_store%' ESCAPE '\\'"
-    " OR sql LIKE '%idem\\_inbox%' ESCAPE '\\' OR sql LIKE '%idem\\_audit%' ESCAPE '\\'"
-    " OR sql LIKE '%idem\\_purge\\_batch%' ESCAPE '\\'"
-    " OR sql LIKE '%idem\\_claim\\_audited%' ESCAPE '\\'))";
+    " OR (substr(sql,1,12) NOT IN ('CREATE TABLE','CREATE VIEW ','CREATE VIRTU')"
+    " AND " MENTIONS("idem_") " AND (" MENTIONS("idem_meta") " OR " MENTIONS("idem_policy")
+    " OR " MENTIONS("idem_store") " OR " MENTIONS("idem_inbox") " OR " MENTIONS("idem_audit")
+    " OR " MENTIONS("idem_purge_batch") " OR " MENTIONS("idem_claim_audited") "))";
 
 /* True if zSql is one of the statements of sql/store.sql: from the start of a line to its ';'. */
 static int isOurs(const char *zSql) {
@@ -96,9 +101,32 @@ static void look(IdemCall *pCall, Found *pFound) {
   sqlite3_finalize(pStmt);
 }
 
+/* A cookie that no schema has. */
+#define NO_COOKIE INT64_MIN
+
+/* The cookie of main's schema: it changes whenever the schema does. */
+static int64_t readCookie(IdemCall *pCall) {
+  sqlite3_stmt *pStmt = 0;
+  int64_t iCookie = NO_COOKIE;
+  int rc = sqlite3_prepare_v2(pCall->db, "PRAGMA main.schema_version", -1, &pStmt, 0);
+  if (rc == SQLITE_OK) {
+    if (sqlite3_step(pStmt) == SQLITE_ROW) iCookie = sqlite3_column_int64(pStmt, 0);
+    rc = sqlite3_reset(pStmt);
+  }
+  idemFailDb(pCall, rc);
+  sqlite3_finalize(pStmt);
+  return iCookie;
+}
+
 void idemSchemaVerify(IdemCall *pCall) {
   Found found;
-  if (pCall->rc != SQLITE_OK || idemConnVerified(pCall->pConn)) return;
+  int64_t iCookie;
+  if (pCall->rc != SQLITE_OK) return;
+  iCookie = readCookie(pCall);
+  if (pCall->rc != SQLITE_OK) return;
+  if (idemConnVerified(pCall->pConn) && idemConnCookie(pCall->pConn) == iCookie) return;
+  /* A rollback takes a cookie back, and the next change gives it out again. */
+  if (sqlite3_txn_state(pCall->db, "main") == SQLITE_TXN_WRITE) iCookie = NO_COOKIE;
   look(pCall, &found);
   if (pCall->rc == SQLITE_OK && found.nOurs == 0 && !found.zForeign) {
     idemFail(pCall, IDEM_E_NO_STORE);
@@ -110,7 +138,7 @@ void idemSchemaVerify(IdemCall *pCall) {
     idemFail(pCall, IDEM_E_FOREIGN, "(a missing one)");
   }
   sqlite3_free(found.zForeign);
-  idemConnSetVerified(pCall->pConn, pCall->rc == SQLITE_OK);
+  idemConnSetVerified(pCall->pConn, pCall->rc == SQLITE_OK, iCookie);
 }
 
 /* True if there is a store; a call that failed for another reason than its absence stays failed. */
@@ -153,7 +181,7 @@ static int createStore(sqlite3 *db, char **pzErr) {
 }
 
 int idemSchemaInit(IdemCall *pCall) {
-  idemConnSetVerified(pCall->pConn, 0);
+  idemConnSetVerified(pCall->pConn, 0, NO_COOKIE);
   for (int i = 0; i < 3 && !haveStore(pCall) && pCall->rc == SQLITE_OK; i++) {
     char *zErr = 0;
     int rc = createStore(pCall->db, &zErr);

@@ -314,7 +314,7 @@ static sqlite3_stmt *start(IdemCall *pCall, int iStmt, const char *zSql,
   sqlite3_stmt *pStmt = 0;
   *pbRow = 0;
   for (int i = 0; i < 50 && rc < 0; i++) {
-    idemSchemaVerify(pCall);
+    if (!idemConnPrepared(pCall->pConn, iStmt)) idemSchemaVerify(pCall);
     pStmt = idemConnStmt(pCall, iStmt, zSql);
     if (!pStmt) return 0;
     xBind(pStmt, pArg);
