@@ -171,6 +171,7 @@ static int createStore(sqlite3 *db, char **pzErr) {
   if (rc != SQLITE_OK) return rc;
   rc = sqlite3_exec(db, idemSqlFiles[0].zText, 0, 0, pzErr);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, "RELEASE idem_init", 0, 0, pzErr);
+  if (rc != SQLITE_OK) rc = sqlite3_extended_errcode(db);
   if (rc != SQLITE_OK && bAuto) {
     sqlite3_exec(db, "ROLLBACK", 0, 0, 0);
   } else if (rc != SQLITE_OK) {
