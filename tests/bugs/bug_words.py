@@ -88,7 +88,8 @@ class Pair:
     def claim(self, db, key, fingerprint=F, operation="pay", token=None, scope="t"):
         """Claims, then asks again in the other form: the answers must agree."""
         answer = claim_once(db, self.form, key, fingerprint, operation, token, scope)
-        # A winner is recognised by its token.
+        # A winner is recognised by its token, which nobody else is told.
+        assert ("token" in answer) == (answer["outcome"] == "claimed")
         again = claim_once(db, self.other, key, fingerprint, operation, answer.get("token", token), scope)
         assert again == answer
         return answer

@@ -141,6 +141,31 @@ def test_57_as_first_statement_of_a_plain_begin(pair):
     pair.c2.execute("COMMIT")
 
 
+def test_57_every_call_tells_the_extended_code(pair):
+    """As above, for whatever else writes: a caller must know that waiting and trying again will not help."""
+    if pair.journal != "WAL":
+        pytest.skip("a snapshot can be too old in WAL mode only")
+    token = pair.claim(pair.c1, "k")["token"]
+    empty = connect(str(pair.path) + ".empty", init=False)
+    empty.execute("PRAGMA journal_mode = WAL").fetchall()
+    empty.execute("CREATE TABLE notes(x)")
+    writer = connect(str(pair.path) + ".empty", init=False)
+    calls = [f"{call}('t', 'k', '{token}'{rest})" for call, rest in (
+        ("idem_complete", ", 'done'"), ("idem_release", ""), ("idem_suspend", ""), ("idem_renew", ""),
+        ("idem_checkpoint", ", 'charged'"))] + ["idem_seen('stripe', 'evt_1')"]
+    for reader, other, sql in [(pair.c1, pair.c2, call) for call in calls] + [(empty, writer, "idem_init()")]:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM sqlite_schema").fetchall()
+        other.execute("CREATE TABLE IF NOT EXISTS notes(x)")
+        other.execute("INSERT INTO notes VALUES (1)")
+        with pytest.raises(sqlite3.OperationalError) as error:
+            reader.execute("SELECT " + sql).fetchall()
+        assert error.value.sqlite_errorcode == sqlite3.SQLITE_BUSY_SNAPSHOT, (sql, error.value)
+        reader.execute("ROLLBACK")
+    empty.close()
+    writer.close()
+
+
 @pytest.mark.parametrize("how", ["SELECT ", CALL], ids=["select", "carrier"])
 def test_58_the_inbox_forgets_what_was_rolled_back(pair, how):
     """postel-sh/postel#129, aashutoshkumarbhardwaj/CreatorOs#984, engram-app/Engram#566: the inbox marks the message
