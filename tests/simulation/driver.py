@@ -247,6 +247,17 @@ class Run:
     def count(self, op, result):
         self.counts[op, result] = self.counts.get((op, result), 0) + 1
 
+    def locked(self):
+        """Whether anybody holds the write lock."""
+        probe = sqlite3.connect(str(self.path), timeout=0, isolation_level=None)
+        try:
+            probe.execute("BEGIN IMMEDIATE")
+            return False
+        except sqlite3.OperationalError:
+            return True
+        finally:
+            probe.close()
+
     def failed(self, error, allowed):
         """True if the statement failed with one of the lock errors it may fail with; raises if it had
         to fail and did not."""
@@ -256,16 +267,20 @@ class Run:
         self.expect(not names or None in allowed, "expected", allowed, "got", error)
         return False
 
-    def call(self, number, op, effect, writes, sql, values, on_error=None):
+    def call(self, number, op, effect, writes, sql, values):
         """Runs a call of idem whose effect the model knows. effect: a function of the state that the
         call sees. Returns (effect, rows, changes, error) unless it failed for a lock."""
         conn = self.conns[number]
         untouched = conn.open and conn.lock == "none"
         allowed = self.lock_for(conn, writes)
         expected = effect(self.view(conn))
-        if not allowed and expected.needs:
-            allowed = self.upgrade(conn)
+        # A completion may try its write before it finds out that there is nothing to complete.
+        eager = op == "complete" and not allowed and not expected.needs
+        if not allowed and (expected.needs or eager):
+            allowed = self.upgrade(conn) + [None] * eager
         rows, changes, error = self.sql(number, sql, *values)
+        if eager and conn.lock == "read" and not self.other_writer(conn) and self.locked():
+            conn.lock = "write"
         if self.failed(error, allowed):
             if untouched and conn.lock == "none":
                 self.count(op, "busy at first")
