@@ -99,11 +99,12 @@ static void enterChild(IdemCanon *p, IdemCursor c, const uint8_t *aName, size_t 
 
 /* Reads a member's name and colon. */
 static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
-  const uint8_t *const pSource = c.pIn;
+  const uint8_t *pSource;
   const uint32_t iText = textOffset(p, c.pOut);
   IdemMember *pMember;
 
-  if (c.pIn == p->scan.pEnd || *c.pIn != '"') return failByte(p, c.pIn);
+  if (idemPeek(&c.pIn, p->scan.pEnd) != '"') return failByte(p, c.pIn);
+  pSource = c.pIn;
   p->scan.bEscaped = 0;
   c = idemScanString(&p->scan, c);
   if (c.pIn == NULL) return c;
@@ -114,9 +115,8 @@ static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
   pMember->iPrefix = idemOrderWord((const uint8_t *)p->text.a + iText + 1, pMember->nName);
   pMember->iSource = (uint32_t)(pSource - p->scan.pStart);
   pMember->bEscaped = (uint8_t)p->scan.bEscaped;
-  c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
-  if (c.pIn == p->scan.pEnd || *c.pIn != ':') return failByte(p, c.pIn);
-  c.pIn = idemSkipSpace(c.pIn + 1, p->scan.pEnd);
+  if (idemPeek(&c.pIn, p->scan.pEnd) != ':') return failByte(p, c.pIn);
+  c.pIn++;
   *c.pOut++ = ':';
   if (p->pPaths != NULL) {
     enterChild(p, c, (const uint8_t *)p->text.a + iText + 1, pMember->nName);
@@ -126,7 +126,6 @@ static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
 
 /* Begins the next child of the innermost bracket: afterwards a value must follow. */
 static inline IdemCursor beginChild(IdemCanon *p, IdemCursor c) {
-  c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
   if (p->pFrame->chClose == '}') return readName(p, c);
   if (p->pPaths != NULL) enterChild(p, c, NULL, 0);
   return c;
@@ -196,9 +195,9 @@ static inline IdemCursor closeBracket(IdemCanon *p, IdemCursor c) {
 
 /* Reads a scalar whole, or of a container the opening bracket. */
 static inline IdemCursor readValue(IdemCanon *p, IdemCursor c) {
-  if (c.pIn == p->scan.pEnd) return failByte(p, c.pIn);
   assert(hasRoom(p, c, IDEM_SLACK));
-  switch (*c.pIn) {
+  switch (idemPeek(&c.pIn, p->scan.pEnd)) {
+  case -1: return failByte(p, c.pIn);
   case '"': return idemScanString(&p->scan, c);
   case '{':
   case '[': return openBracket(p, c);
@@ -223,13 +222,12 @@ static inline IdemCursor readValue(IdemCanon *p, IdemCursor c) {
 ** and with the comma before the next child, or to the end of the document. */
 static inline IdemCursor closeBrackets(IdemCanon *p, IdemCursor c) {
   while (p->nDepth > 0) {
-    c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
-    if (c.pIn == p->scan.pEnd) return failByte(p, c.pIn);
-    if (*c.pIn == ',') {
+    int ch = idemPeek(&c.pIn, p->scan.pEnd);
+    if (ch == ',') {
       c.pIn++;
       break;
     }
-    if (*c.pIn != p->pFrame->chClose) return failByte(p, c.pIn);
+    if (ch != p->pFrame->chClose) return failByte(p, c.pIn);
     c = closeBracket(p, c);
     if (c.pIn == NULL) break;
     if (p->nDepth > 0) c = endChild(p, c);
@@ -239,15 +237,13 @@ static inline IdemCursor closeBrackets(IdemCanon *p, IdemCursor c) {
 
 /* Reads the document. */
 static IdemCursor readDocument(IdemCanon *p, IdemCursor c) {
-  c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
   for (;;) {
     int nDepth = p->nDepth;
     int bEnded = 1; /* the value, or the container it opens, has no child to read first */
     c = readValue(p, c);
     if (c.pIn == NULL) return c;
     if (p->nDepth > nDepth) {
-      c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
-      bEnded = c.pIn < p->scan.pEnd && *c.pIn == p->pFrame->chClose;
+      bEnded = idemPeek(&c.pIn, p->scan.pEnd) == p->pFrame->chClose;
     } else if (nDepth > 0) {
       c = endChild(p, c);
     }
@@ -259,8 +255,8 @@ static IdemCursor readDocument(IdemCanon *p, IdemCursor c) {
     c = beginChild(p, c);
     if (c.pIn == NULL) return c;
   }
-  c.pIn = idemSkipSpace(c.pIn, p->scan.pEnd);
-  return c.pIn == p->scan.pEnd ? c : idemScanFail(&p->scan, IDEM_FAULT_TRAILING, c.pIn);
+  return idemPeek(&c.pIn, p->scan.pEnd) < 0 ? c
+                                            : idemScanFail(&p->scan, IDEM_FAULT_TRAILING, c.pIn);
 }
 
 /* --- the public face ---------------------------------------------------------------------- */

@@ -90,9 +90,15 @@ size_t idemUtf8Length(const uint8_t *p, const uint8_t *pEnd);
 /* First byte from pIn on that is not white space; may be pEnd. */
 const uint8_t *idemSkipBlanks(const uint8_t *pIn, const uint8_t *pEnd);
 
-/* The same; almost always there is none, or one space, and then no call. */
-static inline const uint8_t *idemSkipSpace(const uint8_t *pIn, const uint8_t *pEnd) {
-  return pIn < pEnd && *pIn <= ' ' ? idemSkipBlanks(pIn, pEnd) : pIn;
+/* The first byte from *ppIn on that is not white space, without taking it, or -1 at the end. Almost
+** always that is the byte at hand, and then there is no call. */
+static inline int idemPeek(const uint8_t **ppIn, const uint8_t *pEnd) {
+  const uint8_t *pIn = *ppIn;
+  if (pIn == pEnd) return -1;
+  if (*pIn > ' ') return *pIn;
+  pIn = idemSkipBlanks(pIn, pEnd);
+  *ppIn = pIn;
+  return pIn < pEnd ? *pIn : -1;
 }
 
 #ifdef IDEM_BLOCK

@@ -321,48 +321,45 @@ static inline uint8_t *copyBefore(uint8_t *pOut, const uint8_t *pFrom, size_t n)
   return pStart;
 }
 
-/* Writes the final form of text [iLow,iHigh) so that it ends at pOut; returns where it begins.
-** Works from the end of a range down: the last shuffle in it, if any, is the rightmost of the
-** shuffled objects that lie directly in it. */
+/* Writes the final form of text [iLow,iHigh) so that it ends at pOut; returns where it begins. Works
+** from the end of a range down: the last shuffle in it, if any, is the rightmost of the shuffled
+** objects that lie directly in it. */
 static uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t iHigh) {
   const uint8_t *const aText = p->aText;
   const Shuffle *const aShuffle = p->shuffle.a;
   const Place *const aPlace = p->place.a;
   uint32_t nShuffle = p->nShuffle; /* shuffles made before iHigh */
-  IdemJob *pJob = NULL;            /* the innermost job: this range is one of its members */
-  int nJob = 0;
+  IdemJob job = {0, 0, 0, 0};      /* the object of which this range is a member */
+  int nJob = 0;                    /* 0: of none; else aJob[1..nJob-1] hold those around it */
 
   for (;;) {
-    const Shuffle *pNext = nShuffle > 0 ? &aShuffle[nShuffle - 1] : NULL;
-    uint32_t iFrom;
-    if (pNext != NULL && pNext->iText < iLow) pNext = NULL; /* it is left of this range */
-    iFrom = pNext != NULL ? pNext->iEnd : iLow;
-    assert(iLow <= iFrom && iFrom <= iHigh);
-    pOut = copyBefore(pOut, aText + iFrom, iHigh - iFrom);
-    if (pNext != NULL) { /* go into the object */
-      assert(nJob < IDEM_DEPTH_MAX);
-      pJob = &p->aJob[nJob++];
-      pJob->iShuffle = nShuffle - 1;
-      pJob->nLeft = pNext->nPlace;
-      pJob->iLow = iLow;
+    if (nShuffle > 0 && aShuffle[nShuffle - 1].iText >= iLow) { /* go into the object */
+      const Shuffle *pInner = &aShuffle[nShuffle - 1];
+      assert(pInner->iEnd <= iHigh && nJob < IDEM_DEPTH_MAX);
+      pOut = copyBefore(pOut, aText + pInner->iEnd, iHigh - pInner->iEnd);
       *--pOut = '}';
-    } else if (nJob == 0) {
-      return pOut;
-    } else if (pJob->nLeft > 0) {
-      *--pOut = ',';
+      p->aJob[nJob++] = job;
+      job.iShuffle = nShuffle - 1;
+      job.iFirst = pInner->iPlace;
+      job.iPlace = pInner->iPlace + pInner->nPlace;
+      job.iLow = iLow;
+    } else {
+      assert(iLow <= iHigh);
+      pOut = copyBefore(pOut, aText + iLow, iHigh - iLow);
+      if (nJob == 0) return pOut;
+      if (job.iPlace > job.iFirst) *--pOut = ',';
     }
-    pNext = &aShuffle[pJob->iShuffle];
-    if (pJob->nLeft > 0) { /* its next member to the left */
-      const Place *pPlace = &aPlace[pNext->iPlace + --pJob->nLeft];
+    if (job.iPlace > job.iFirst) { /* its next member to the left */
+      const Place *pPlace = &aPlace[--job.iPlace];
       iLow = pPlace->iText;
       iHigh = pPlace->iEnd;
       nShuffle = pPlace->nShuffle;
     } else { /* what is left of it */
       *--pOut = '{';
-      iLow = pJob->iLow;
-      iHigh = pNext->iText;
-      nShuffle = pNext->nBefore;
-      pJob = --nJob > 0 ? &p->aJob[nJob - 1] : NULL;
+      iLow = job.iLow;
+      iHigh = aShuffle[job.iShuffle].iText;
+      nShuffle = aShuffle[job.iShuffle].nBefore;
+      job = p->aJob[--nJob];
     }
   }
 }

@@ -42,7 +42,8 @@ typedef struct IdemObject {
 /* An object being written by the second pass, from its end. */
 typedef struct IdemJob {
   uint32_t iShuffle; /* which */
-  uint32_t nLeft;    /* members still to be written */
+  uint32_t iFirst;   /* its first place */
+  uint32_t iPlace;   /* one past the place to be written next */
   uint32_t iLow;     /* where the range around the object begins */
 } IdemJob;
 
