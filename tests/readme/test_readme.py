@@ -1,0 +1,54 @@
+"""The README is executed: every SQL and Python block in it, with the output it claims."""
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+TEXT = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.M | re.S)
+
+
+def test_every_sql_block_says_what_it_says(tmp_path):
+    """One shell session through the whole document, block by block, on one database."""
+    script, expected = ".mode list\n", []
+    for (kind, body), (next_kind, output) in zip(BLOCKS, BLOCKS[1:] + [("", "")]):
+        if kind != "sql":
+            continue
+        script += body.replace(".load ./idem\n", "") + ".print -- end of block\n"
+        expected.append(output if next_kind == "text" else "")
+    # Line by line, so that what the shell says on standard error stands where it belongs.
+    run = subprocess.run(["stdbuf", "-oL", "sqlite3", str(tmp_path / "readme.db")], cwd=ROOT,
+                         input=".load ./idem\n" + script, text=True, timeout=60,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    out = re.sub(r"(Runtime error) near line \d+:", r"\1:", run.stdout)
+    got = out.split("-- end of block\n")
+    for want, have in zip(expected, got):
+        assert have == want
+    assert len(got) >= len(expected) >= 8
+
+
+@pytest.mark.parametrize("i", [i for i, (kind, _) in enumerate(BLOCKS) if kind == "python"])
+def test_every_python_block_says_what_it_says(i, tmp_path):
+    body = BLOCKS[i][1].replace("./idem", str(ROOT / "idem"))
+    run = subprocess.run(["/usr/bin/python3", "-c", body], cwd=tmp_path, capture_output=True,
+                         text=True, timeout=60)
+    assert run.stderr == ""
+    assert BLOCKS[i + 1][0] == "text" and run.stdout == BLOCKS[i + 1][1]
+
+
+def test_every_linked_file_is_there():
+    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
+        assert (ROOT / target).exists(), target
+
+
+def test_every_function_is_in_the_table():
+    listed = set(re.findall(r"^\| `(idem_\w+)\(", TEXT, re.M))
+    source = (ROOT / "ext" / "idem.c").read_text()
+    assert listed == set(re.findall(r'\{"(idem_\w+)", -?\d+, -?\d+, ', source))
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__]))
