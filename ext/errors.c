@@ -84,21 +84,20 @@ static const struct {
                                           "before, its answer is stored."},
     [IDEM_E_GONE] = {SQLITE_CONSTRAINT, "The request with this Idempotency-Key was completed "
                                         "before, its answer is no longer stored."},
-    [IDEM_E_COLUMN] = {SQLITE_CONSTRAINT, "column %s cannot be written; an UPDATE sets state, "
-                                          "response, code, headers, recovery_point, checkpoint or "
-                                          "reason"},
-    [IDEM_E_INSERT] = {SQLITE_CONSTRAINT, "column %s cannot be inserted; an INSERT brings scope, "
-                                          "key, fingerprint, operation and token"},
-    [IDEM_E_OWN_TOKEN] = {SQLITE_CONSTRAINT,
+    [IDEM_E_COLUMN] = {SQLITE_ERROR, "column %s cannot be written; an UPDATE sets state, response, "
+                                     "code, headers, recovery_point, checkpoint or reason"},
+    [IDEM_E_INSERT] = {SQLITE_ERROR, "column %s cannot be inserted; an INSERT brings scope, key, "
+                                     "fingerprint, operation and token"},
+    [IDEM_E_OWN_TOKEN] = {SQLITE_ERROR,
                           "token is NULL: an INSERT brings a token of its own, of 16 to 128 "
                           "printable characters, since idem_records shows none"},
-    [IDEM_E_NO_TOKEN] = {SQLITE_CONSTRAINT, "name the token: UPDATE idem_records SET ... WHERE "
-                                            "scope = ? AND key = ? AND token = ?"},
-    [IDEM_E_NO_CHANGE] = {SQLITE_CONSTRAINT, "nothing to do: set state, or recovery_point"},
-    [IDEM_E_STATE] = {SQLITE_CONSTRAINT, "state can be set to 'completed', 'released', 'unknown', "
-                                         "or 'processing' (renews the lease)"},
-    [IDEM_E_REPLACE] = {SQLITE_CONSTRAINT, "OR REPLACE would forget that the operation ran: use "
-                                           "INSERT or INSERT OR IGNORE"},
+    [IDEM_E_NO_TOKEN] = {SQLITE_ERROR, "name the token: UPDATE idem_records SET ... WHERE "
+                                       "scope = ? AND key = ? AND token = ?"},
+    [IDEM_E_NO_CHANGE] = {SQLITE_ERROR, "nothing to do: set state, or recovery_point"},
+    [IDEM_E_STATE] = {SQLITE_ERROR, "state can be set to 'completed', 'released', 'unknown', or "
+                                    "'processing' (renews the lease)"},
+    [IDEM_E_REPLACE] = {SQLITE_ERROR, "OR REPLACE would forget that the operation ran: use "
+                                      "INSERT or INSERT OR IGNORE"},
     [IDEM_E_CARRIER] = {SQLITE_CONSTRAINT, "idem_call holds no rows: use INSERT INTO idem_call "
                                            "DEFAULT VALUES RETURNING idem_claim(...)"},
     [IDEM_E_NO_STORE] = {SQLITE_ERROR, "this database has no idem store: run SELECT idem_init()"},
