@@ -126,6 +126,11 @@ static int planBit(sqlite3_index_info *pInfo, int i, int *peTime) {
   }
 }
 
+static int isTokenEq(const sqlite3_index_info *pInfo, int i) {
+  return pInfo->aConstraint[i].iColumn == REC(TOKEN) &&
+         pInfo->aConstraint[i].op == SQLITE_INDEX_CONSTRAINT_EQ;
+}
+
 /* Sets the cost, and a name for the plan that EXPLAIN QUERY PLAN shows. */
 static void planCost(sqlite3_index_info *pInfo) {
   int m = pInfo->idxNum;
@@ -154,6 +159,8 @@ static int recordsBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   for (int i = 0; i < pInfo->nConstraint; i++) {
     int m = planBit(pInfo, i, &eTime);
     int bTime = (m & (PLAN_LOW | PLAN_HIGH)) != 0;
+    /* The token is shown to who names it: a plan that learns it too late would find nobody's. */
+    if (isTokenEq(pInfo, i) && !pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
     if (m == 0 || pInfo->idxNum & m) continue;
     if (bTime && pInfo->idxNum & PLAN_TIME && (pInfo->idxNum & PLAN_TIME) != eTime) continue;
     pInfo->idxNum |= m | (bTime ? eTime : 0);
