@@ -120,7 +120,8 @@ def test_or_replace_is_refused_with_the_reason(db, how, exists):
     if exists:
         insert(db)
     before = record(db, "k")
-    refused(db, f"{how} {INSERT}", "k", "fp", "pay", OTHER, text="OR REPLACE would forget")
+    refused(db, f"{how} {INSERT}", "k", "fp", "pay", OTHER, text="OR REPLACE would forget",
+            code="SQLITE_ERROR")
     assert record(db, "k") == before
 
 
@@ -143,7 +144,8 @@ def test_insert_takes_over_and_the_row_tells_the_attempt(db):
     "completed_at", "lease_remaining_ms", "expires_at", "tombstone_until", "age_ms", "reason"])
 def test_columns_that_an_insert_cannot_bring(db, column):
     refused(db, f"INSERT INTO idem_records(scope, key, fingerprint, token, {column}) "
-                "VALUES ('t', 'k', 'fp', ?, 1)", TOKEN, text=f"column {column} cannot be inserted")
+                "VALUES ('t', 'k', 'fp', ?, 1)", TOKEN, text=f"column {column} cannot be inserted",
+            code="SQLITE_ERROR")
     assert record(db, "k") is None
     # NULL is no value: ORMs name every column.
     db.execute(f"INSERT INTO idem_records(scope, key, fingerprint, token, {column}) "
@@ -152,7 +154,7 @@ def test_columns_that_an_insert_cannot_bring(db, column):
 
 
 @pytest.mark.parametrize("values, text, code", [
-    (("k", "fp", "pay", None), "token is NULL", "SQLITE_CONSTRAINT"),
+    (("k", "fp", "pay", None), "token is NULL", "SQLITE_ERROR"),
     (("k", "fp", "pay", "short"), "16 to 128", "SQLITE_ERROR"),
     (("", "fp", "pay", TOKEN), "key is empty", "SQLITE_ERROR"),
     ((None, "fp", "pay", TOKEN), "key is NULL", "SQLITE_ERROR"),
@@ -165,12 +167,42 @@ def test_bad_inserts_are_refused(db, values, text, code):
     assert one(db, "SELECT count(*) FROM idem_store") == 0
 
 
-def test_a_mistake_is_an_error_under_or_ignore_too(db):
-    """OR IGNORE is for lost claims: it must not swallow a malformed request."""
-    refused(db, "INSERT OR IGNORE " + INSERT, "", "fp", "pay", TOKEN, text="key is empty",
-            code="SQLITE_ERROR")
-    refused(db, "INSERT OR IGNORE " + INSERT, "k", "fp", "pay", "short", text="16 to 128",
-            code="SQLITE_ERROR")
+@pytest.mark.parametrize("sql, text", [
+    ("INSERT OR IGNORE INTO idem_records(scope, key, fingerprint, token) VALUES ('t', '', 'fp', ?)",
+     "key is empty"),
+    ("INSERT OR IGNORE INTO idem_records(scope, key, fingerprint, token) VALUES ('t', 'n', 'fp', 'short' || ?)",
+     "16 to 128"),
+    ("INSERT OR IGNORE INTO idem_records(scope, key, fingerprint, reason) VALUES ('t', 'n', 'fp', ?)",
+     "reason cannot be inserted"),
+    ("INSERT OR IGNORE INTO idem_records(scope, key, fingerprint, operation) VALUES ('t', 'n', 'fp', ?)",
+     "token is NULL"),
+    ("UPDATE OR IGNORE idem_records SET state = 'released' WHERE key = 'k' AND token IS NOT ?",
+     "name the token"),
+    ("UPDATE OR IGNORE idem_records SET state = 'done' WHERE key = 'k' AND token = ?", "state can be set to"),
+    ("UPDATE OR IGNORE idem_records SET code = 5 WHERE key = 'k' AND token = ?", "set state"),
+    ("UPDATE OR IGNORE idem_records SET state = 'released', attempt = 5 WHERE key = 'k' AND token = ?",
+     "attempt cannot be written")], ids=range(8))
+def test_a_mistake_is_an_error_under_or_ignore_too(db, sql, text):
+    """OR IGNORE is for lost claims. A program's own mistake that looked like one would look so for ever."""
+    insert(db)
+    before = record(db, "k")
+    value = TOKEN if "short" not in sql else "\n" * 20
+    refused(db, sql, value, text=text, code="SQLITE_ERROR", begins="idem_records:")
+    assert record(db, "k") == before and one(db, "SELECT count(*) FROM idem_store") == 1
+
+
+@pytest.mark.parametrize("how", ["INSERT OR ROLLBACK", "INSERT OR FAIL", "INSERT OR ABORT"])
+def test_the_other_conflict_words_mean_what_they_mean(db, how):
+    insert(db, "k2")
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute(f"{how} INTO idem_records(scope, key, fingerprint, operation, token) "
+                   "SELECT 't', 'k' || value, 'fp', 'pay', ? FROM json_each('[1, 2, 3]')", (OTHER,))
+    assert db.in_transaction == (how != "INSERT OR ROLLBACK")
+    if db.in_transaction:
+        db.execute("COMMIT")
+    kept = [row[0] for row in db.execute("SELECT key FROM idem_store ORDER BY key")]
+    assert kept == (["k1", "k2"] if how == "INSERT OR FAIL" else ["k2"])
 
 
 def test_a_batch_goes_on_after_existing_rows(db):
@@ -293,7 +325,7 @@ def test_without_the_token_there_is_no_update(db, columns):
         try:
             changed = db.execute(f"UPDATE idem_records SET {columns}{where}").rowcount
             assert changed == 0
-        except sqlite3.IntegrityError as error:
+        except sqlite3.OperationalError as error:
             assert "name the token" in str(error)
     assert record(db, "k") == before
 
@@ -302,7 +334,7 @@ def test_setting_the_token_proves_nothing(db):
     """The token must be in the WHERE clause: in the SET clause it would be whatever one likes."""
     insert(db)
     before = record(db, "k")
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(sqlite3.Error):
         db.execute("UPDATE idem_records SET state = 'released', token = ? WHERE scope = 't' AND key = 'k'",
                    (OTHER,))
     assert record(db, "k") == before
@@ -317,7 +349,7 @@ def test_columns_that_cannot_be_written(db, column, verb):
     insert(db)
     before = record(db, "k")
     refused(db, f"UPDATE idem_records SET {verb}{column} = 1" + WHERE, "k", TOKEN,
-            text=f"column {column} cannot be written")
+            text=f"column {column} cannot be written", code="SQLITE_ERROR")
     assert record(db, "k") == before
 
 
@@ -336,7 +368,8 @@ def test_columns_that_cannot_be_written(db, column, verb):
 def test_updates_that_make_no_sense(db, columns, text):
     insert(db)
     before = record(db, "k")
-    refused(db, f"UPDATE idem_records SET {columns}" + WHERE, "k", TOKEN, text=text)
+    refused(db, f"UPDATE idem_records SET {columns}" + WHERE, "k", TOKEN, text=text,
+            code="SQLITE_ERROR")
     assert record(db, "k") == before
 
 
@@ -371,6 +404,32 @@ def test_an_upsert_is_not_supported_and_says_so(db):
     before = record(db, "k")
     with pytest.raises(sqlite3.Error):
         db.execute(f"INSERT {INSERT} ON CONFLICT DO NOTHING", ("k", "fp", "pay", OTHER))
+    assert record(db, "k") == before
+
+
+def test_the_token_may_come_from_another_table(db):
+    """It proves the claim wherever it comes from: a plan that reads the token first would find no row."""
+    insert(db)
+    db.execute("CREATE TABLE job(name TEXT, token TEXT)")
+    db.execute("INSERT INTO job VALUES ('a', ?), ('b', ?)", (TOKEN, OTHER))
+    for source in ("job JOIN idem_records r ON r.token = job.token",
+                   "idem_records r JOIN job ON r.token = job.token",
+                   "idem_records r, job WHERE job.token = r.token",
+                   "job LEFT JOIN idem_records r ON r.token = job.token WHERE r.key IS NOT NULL",
+                   "(SELECT 'a' AS name, token FROM job) job JOIN idem_records r USING (token)"):
+        assert db.execute(f"SELECT r.key, job.name FROM {source}").fetchall() == [("k", "a")], source
+    assert update(db, "recovery_point = 'p'", token=TOKEN) == 1
+    assert db.execute("UPDATE idem_records SET state = 'released' WHERE token IN (SELECT token FROM job)"
+                      ).rowcount == 1
+    assert record(db, "k")["state"] == "released"
+
+
+def test_update_from_is_not_supported_and_changes_nothing(db):
+    """SQLite hands a virtual table all columns as changed then."""
+    insert(db)
+    before = record(db, "k")
+    with pytest.raises(sqlite3.OperationalError, match="cannot be written"):
+        db.execute("UPDATE idem_records SET state = 'released' FROM (SELECT ? AS t) WHERE token = t", (TOKEN,))
     assert record(db, "k") == before
 
 

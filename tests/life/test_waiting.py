@@ -220,6 +220,16 @@ def test_answers_at_once_where_a_lock_is_or_may_be_held(db, path, where):
     other.close()
 
 
+def test_a_claim_by_insert_does_not_wait(db, path):
+    won(db, "k")
+    other = connect(path, init=False)
+    start = time.monotonic()
+    refused(other, "INSERT INTO idem_records(scope, key, fingerprint, token) "
+                   "VALUES ('t', 'k', 'fp', 'another-token-0123')", text="still being processed")
+    assert time.monotonic() - start < 0.5
+    other.close()
+
+
 def test_answers_at_once_while_a_cursor_is_open(db, path):
     won(db, "k")
     db.execute("CREATE TABLE business(x)")
