@@ -1,4 +1,5 @@
 """F. Retention, tombstones, purge (43-49)."""
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -143,6 +144,7 @@ def test_47_the_purge_is_bounded(pair):
     assert before - pair.count() + pair.count("state = 'tombstone'") == 250
 
 
+@pytest.mark.skipif(not shutil.which("sqlite3"), reason="needs sqlite3, the shell")
 def test_47_the_purge_searches_by_index(pair):
     """As above: the plan of its statements, triggers included, which only the shell shows."""
     fill(pair, 1000)
