@@ -89,7 +89,7 @@ def test_no_column_of_a_final_row_changes(told, table):
         if generated or name in OPEN.get(table, ()):
             continue
         for verb in VERBS:
-            for value in values(kind)[:4]:
+            for value in values(kind)[:2]:
                 attempt(told, "%s %s SET %s = %s WHERE %s" % (verb, table, name, value, FINAL.get(table, "1")))
                 after = final_rows(told, table)
                 undo(told)

@@ -50,7 +50,7 @@ def test_no_number_is_lost_doubled_or_skipped(file_book, mode):
     # hitobito/hitobito#4005: counter bumped after create, outside its transaction
     path = file_book.path
     file_book.db.close()
-    seconds = 2.5
+    seconds = 2.0
     workers = [start(issue_many, path, n, seconds, 0.2, mode) for n in range(6)]
     rng = random.Random(9)
     for _ in range(4):                                  # kill some in the middle, others take over
@@ -98,10 +98,10 @@ def test_parallel_calls_for_one_order(file_book):
     # magento/magento2#10396: parallel invoice calls for one order corrupt quantities
     path = file_book.path
     file_book.db.close()
-    for order in ("A", "B", "C"):
+    for order in ("A", "B"):
         assert race(path, issue_one, 6, order) == ["ORDER_ALREADY_INVOICED"] * 5 + ["issued"]
     book = Book(path, create=False)
-    assert book.all("SELECT order_ref, number FROM sales_document WHERE status = 'issued' ORDER BY number") == [("A", 1), ("B", 2), ("C", 3)]
+    assert book.all("SELECT order_ref, number FROM sales_document WHERE status = 'issued' ORDER BY number") == [("A", 1), ("B", 2)]
     book.healthy()
 
 

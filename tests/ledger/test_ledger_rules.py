@@ -6,6 +6,14 @@ from ledger_book import (ACCUMULATED, BANK, CLEARING, DEPRECIATION, EQUITY, EXPE
                       REVENUE, Book, code_of)
 
 
+@pytest.fixture(params=[(0, 1), (1, 0)], ids=["fk0-rt1", "fk1-rt0"])
+def book(request):
+    """Half of the combinations: rules are triggers, and the keys are tested under all four."""
+    b = Book(foreign_keys=request.param[0], recursive_triggers=request.param[1])
+    yield b
+    b.db.close()
+
+
 def raises(code, action, *args, **named):
     """code may name several: SQLite promises no order between two triggers of one event."""
     with pytest.raises(sqlite3.Error) as error:
