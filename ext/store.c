@@ -56,7 +56,7 @@ const char *idemEventName(int eEvent) {
 */
 #define AS_LOADED "WHERE" AS_ROW
 #define AS_ROW                                                                                     \
-  " id=? AND scope=? AND key=? AND state=? AND due_at IS ? AND token IS ?"                         \
+  " id=? AND scope=? AND key=? AND state=? AND attempt=? AND due_at IS ? AND token IS ?"                         \
   " AND (SELECT policy_version FROM main.idem_meta WHERE id=1)=?"
 #define SPEND "spent=substr(ifnull(token||char(10),'')||ifnull(spent,''),1,8192)"
 #define ANSWER                                                                                     \
@@ -85,26 +85,26 @@ static const struct {
                              "state='processing',attempt=1,granted=0,spent=NULL,tombstone_ms=NULL,"
                              "completed_at=NULL,code=NULL,headers=NULL,response=NULL,"
                              "response_omitted=0,recovery_point=NULL,checkpoint=NULL,reason=NULL"),
-                         "oftunnIskSDTV", 6},
+                         "oftunnIskSADTV", 6},
     [IDEM_WR_RETRY] = {SET(SPEND ",token=?,due_at=?,updated_at=?,state='processing',"
                                  "attempt=attempt+1"),
-                       "tunIskSDTV", 3},
-    [IDEM_WR_COMPLETE] = {SET(ANSWER), "umchrxnnIskSDTV", 8},
-    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynIskSDTV", 2},
-    [IDEM_WR_SUSPEND] = {SET("state='unknown',due_at=NULL,reason=?,updated_at=?"), "ynIskSDTV", 2},
-    [IDEM_WR_RENEW] = {SET("due_at=?,updated_at=?"), "unIskSDTV", 2},
+                       "tunIskSADTV", 3},
+    [IDEM_WR_COMPLETE] = {SET(ANSWER), "umchrxnnIskSADTV", 8},
+    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynIskSADTV", 2},
+    [IDEM_WR_SUSPEND] = {SET("state='unknown',due_at=NULL,reason=?,updated_at=?"), "ynIskSADTV", 2},
+    [IDEM_WR_RENEW] = {SET("due_at=?,updated_at=?"), "unIskSADTV", 2},
     [IDEM_WR_CHECKPOINT] = {SET("recovery_point=?,checkpoint=?,due_at=?,updated_at=?"),
-                            "pdunIskSDTV", 4},
-    [IDEM_WR_RESOLVE_COMPLETED] = {SET(ANSWER ",reason=?," SPEND ",token=NULL"), "umchrxnnyIskSDTV",
+                            "pdunIskSADTV", 4},
+    [IDEM_WR_RESOLVE_COMPLETED] = {SET(ANSWER ",reason=?," SPEND ",token=NULL"), "umchrxnnyIskSADTV",
                                    9},
     [IDEM_WR_RESOLVE_RETRY] = {SET("state='released',due_at=NULL,reason=?,updated_at=?,"
                                    "granted=attempt," SPEND ",token=NULL"),
-                               "ynIskSDTV", 2},
+                               "ynIskSADTV", 2},
     [IDEM_WR_ERASE] = {{"DELETE FROM main.idem_store WHERE ?>=0 AND" AS_ROW,
                         "UPDATE main.idem_store SET updated_at=?,audit_event=? " AS_LOADED},
-                       "nIskSDTV",
+                       "nIskSADTV",
                        1},
-    [IDEM_WR_MARK] = {SET("updated_at=?"), "nIskSDTV", 1},
+    [IDEM_WR_MARK] = {SET("updated_at=?"), "nIskSADTV", 1},
 };
 
 /* The statements after the writes in the connection's cache. */
@@ -214,9 +214,12 @@ static void columnData(IdemCall *pCall, sqlite3_stmt *pStmt, int i, int mAllowed
   if (pVal->n > 0 && !pVal->p) idemFailNomem(pCall);
 }
 
+/* True if a column is the text z: no blob of the same bytes, and nothing after a NUL. The type first:
+** reading a blob as text changes it. */
 static int textIs(sqlite3_stmt *pStmt, int i, const char *z) {
+  if (sqlite3_column_type(pStmt, i) != SQLITE_TEXT) return 0;
   const char *zCol = (const char *)sqlite3_column_text(pStmt, i);
-  return zCol && strcmp(zCol, z) == 0;
+  return zCol && strcmp(zCol, z) == 0 && sqlite3_column_bytes(pStmt, i) == (int)strlen(z);
 }
 
 /* One of the stored states; a text that is none is damage. */
@@ -478,6 +481,12 @@ static void rememberWrite(IdemCall *pCall, const IdemWrite *pWrite) {
   if (p->nOperation) memcpy(p->aOperation, pWrite->pReq->operation.p, (size_t)p->nOperation);
 }
 
+/* Steps a write to its end: only there it is committed. PRAGMA count_changes makes rows of it. */
+static void finishWrite(IdemCall *pCall, sqlite3_stmt *pStmt, int bRow) {
+  while (bRow > 0) bRow = idemConnStep(pCall, pStmt);
+  if (bRow == 0) idemConnDone(pCall->pConn, pStmt);
+}
+
 /* Binds one parameter by its letter; see aWrite. */
 static void bindLetter(sqlite3_stmt *pStmt, int i, char c, const IdemWrite *p) {
   const IdemRequest *pReq = p->pReq;
@@ -504,6 +513,7 @@ static void bindLetter(sqlite3_stmt *pStmt, int i, char c, const IdemWrite *p) {
   case 'e': bindName(pStmt, i, aEventName[p->pVerdict->eEvent]); break;
   case 'I': sqlite3_bind_int64(pStmt, i, pRec->id); break;
   case 'S': bindName(pStmt, i, aStateName[pRec->eState]); break;
+  case 'A': sqlite3_bind_int64(pStmt, i, pRec->attempt); break;
   case 'D':
     if (pRec->bDue) sqlite3_bind_int64(pStmt, i, pRec->due);
     break;
@@ -532,7 +542,7 @@ int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite) {
   sqlite3_stmt *pStmt = start(pCall, STMT_WRITE + 2 * eWrite + bEvent, aWrite[eWrite].azSql[bEvent],
                               bindWrite, pWrite, &bRow);
   if (!pStmt) return 0;
-  idemConnDone(pCall->pConn, pStmt);
+  finishWrite(pCall, pStmt, bRow);
   if (sqlite3_total_changes(pCall->db) == nBefore) return 0; /* it counts triggers' rows as well */
   rememberWrite(pCall, pWrite);
   return 1;
@@ -561,7 +571,7 @@ void idemStoreAudit(IdemCall *pCall, const IdemWrite *pWrite, const char *zDetai
   AuditArgs args = {pWrite, zDetail};
   int bRow;
   sqlite3_stmt *pStmt = start(pCall, STMT_AUDIT, zSql, bindAudit, &args, &bRow);
-  idemConnDone(pCall->pConn, pStmt);
+  if (pStmt) finishWrite(pCall, pStmt, bRow);
 }
 
 /* The arguments of the statements on what has expired. */
@@ -617,7 +627,7 @@ int64_t idemStorePurge(IdemCall *pCall, int64_t now, const IdemPurge *pPurge) {
   int bRow, nBefore = sqlite3_total_changes(pCall->db);
   sqlite3_stmt *pStmt = start(pCall, STMT_PURGE, zSql, bindPurge, &args, &bRow);
   if (!pStmt) return 0;
-  idemConnDone(pCall->pConn, pStmt);
+  finishWrite(pCall, pStmt, bRow);
   /* Rows that triggers change count too, and the INSERT into the view itself does not. */
   return (int64_t)(unsigned)(sqlite3_total_changes(pCall->db) - nBefore);
 }
@@ -682,7 +692,7 @@ int idemStoreSee(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEv
   int bRow;
   sqlite3_stmt *pStmt = start(pCall, STMT_SEE, zSql, bindSee, &args, &bRow);
   if (!pStmt) return 0;
-  idemConnDone(pCall->pConn, pStmt);
+  finishWrite(pCall, pStmt, bRow);
   return sqlite3_changes(pCall->db) > 0;
 }
 
