@@ -55,10 +55,12 @@ struct IdemCanon {
   IdemOrder order;                  /* members of open objects, and the order of closed ones */
 };
 
+/* Where in the text pOut is. Offsets are kept instead of pointers, since the text may move. */
 static inline uint32_t textOffset(const IdemCanon *p, const uint8_t *pOut) {
   return (uint32_t)(pOut - (const uint8_t *)p->text.a);
 }
 
+/* Whether the text has room for what is left to read, and nMore bytes. */
 static inline int hasRoom(const IdemCanon *p, IdemCursor c, size_t nMore) {
   const uint8_t *pTextEnd = (const uint8_t *)p->text.a + p->text.nAlloc;
   return (size_t)(pTextEnd - c.pOut) >= (size_t)(p->scan.pEnd - c.pIn) + nMore;
@@ -97,7 +99,8 @@ static void enterChild(IdemCanon *p, IdemCursor c, const uint8_t *aName, size_t 
   pFrame->nChildShuffle = p->order.nShuffle;
 }
 
-/* Reads a member's name and colon. */
+/* Reads a member's name and colon, and pushes the member. A repeated name is no fault yet: it
+** counts when the object closes, after whatever else is wrong inside. */
 static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
   const uint8_t *pSource;
   const uint32_t iText = textOffset(p, c.pOut);
@@ -157,6 +160,8 @@ static inline IdemCursor endChild(IdemCanon *p, IdemCursor c) {
 
 /* --- values ------------------------------------------------------------------------------- */
 
+/* Pushes a frame for the bracket at c.pIn. The scope of the root was asked for at the beginning,
+** that of any other bracket when its parent's child began. */
 static inline IdemCursor openBracket(IdemCanon *p, IdemCursor c) {
   Frame *pFrame = p->pFrame + 1;
   if (p->nDepth == IDEM_DEPTH_MAX) return idemScanFail(&p->scan, IDEM_FAULT_DEPTH, c.pIn);
@@ -175,6 +180,8 @@ static inline IdemCursor openBracket(IdemCanon *p, IdemCursor c) {
   return c;
 }
 
+/* Pops the frame whose closing bracket is at c.pIn. Its members' order is settled now, when their
+** text is whole. */
 static inline IdemCursor closeBracket(IdemCanon *p, IdemCursor c) {
   Frame *pFrame = p->pFrame--;
   uint32_t iRepeat = 0;
@@ -235,7 +242,8 @@ static inline IdemCursor closeBrackets(IdemCanon *p, IdemCursor c) {
   return c;
 }
 
-/* Reads the document. */
+/* Reads the document: one value, then as long as a bracket is open its next child. The loop is the
+** whole of the structure; what is below it knows one value, one child or one bracket. */
 static IdemCursor readDocument(IdemCanon *p, IdemCursor c) {
   for (;;) {
     int nDepth = p->nDepth;
@@ -261,6 +269,7 @@ static IdemCursor readDocument(IdemCanon *p, IdemCursor c) {
 
 /* --- the public face ---------------------------------------------------------------------- */
 
+/* The buffers come with the first call. */
 IdemCanon *idemCanonNew(void) {
   IdemCanon *p = sqlite3_malloc64(sizeof *p);
   if (p != NULL) memset(p, 0, sizeof *p);
@@ -274,6 +283,7 @@ void idemCanonFree(IdemCanon *p) {
   sqlite3_free(p);
 }
 
+/* A call that needed the memory is taken as a sign that the next one will, too. */
 void idemCanonTrim(IdemCanon *p) {
   size_t n = p->text.nAlloc + idemOrderMemory(&p->order);
   if (n <= IDEM_KEEP_IDLE) return;

@@ -98,6 +98,8 @@ static int makeContexts(IdemDigest *p, EVP_MD *pSha256, EVP_MAC *pHmac) {
   return EVP_MAC_CTX_set_params(p->pMac, aParam) ? SQLITE_OK : SQLITE_ERROR;
 }
 
+/* Forbids the configuration file first, then fetches, then makes contexts: in that order, since the
+** fetch is what would read the file. */
 int idemDigestNew(IdemDigest **pp) {
   int rc = startLibrary();
   EVP_MD *pSha256 = rc == SQLITE_OK ? sharedSha256() : NULL;
@@ -119,6 +121,7 @@ int idemDigestNew(IdemDigest **pp) {
   return SQLITE_OK;
 }
 
+/* Also the way out of a half-made object: each of OpenSSL's own free functions accepts NULL. */
 void idemDigestFree(IdemDigest *p) {
   if (p == NULL) return;
   for (int i = 0; i < IDEM_FORM_COUNT; i++) EVP_MD_CTX_free(p->apStart[i]);
@@ -127,11 +130,13 @@ void idemDigestFree(IdemDigest *p) {
   sqlite3_free(p);
 }
 
+/* Static text, terminated. */
 const char *idemDigestPrefix(int eForm) {
   assert(eForm >= 0 && eForm < IDEM_FORM_COUNT);
   return azPrefix[eForm];
 }
 
+/* The copy replaces whatever the scratch context held, so a failed call leaves nothing behind. */
 int idemDigestSha256(IdemDigest *p, int eForm, const void *a, size_t n,
                      unsigned char out[IDEM_DIGEST_SIZE]) {
   unsigned nOut = 0;
@@ -165,12 +170,14 @@ int idemDigestHmac(IdemDigest *p, const void *aSecret, size_t nSecret, int eForm
   return rc;
 }
 
+/* May be the first thing asked of the library by a thread, hence the start. */
 int idemRandom(void *a, size_t n) {
   assert(a != NULL || n == 0);
   if (n > INT_MAX || startLibrary() != SQLITE_OK) return SQLITE_ERROR;
   return RAND_bytes(a, (int)n) == 1 ? SQLITE_OK : SQLITE_ERROR;
 }
 
+/* Lengths are no secret: who compares texts of different lengths need not call. */
 int idemEqual(const void *a, const void *b, size_t n) {
   assert(n == 0 || (a != NULL && b != NULL));
   return n == 0 || CRYPTO_memcmp(a, b, n) == 0;

@@ -78,6 +78,7 @@ static const struct {
 
 /* --- errors ------------------------------------------------------------------------------- */
 
+/* Reports a text from sqlite3_mprintf, NULL if that had no memory. */
 static void failText(sqlite3_context *pCtx, int rc, char *zOwned) {
   if (zOwned == NULL) {
     sqlite3_result_error_nomem(pCtx);
@@ -88,6 +89,7 @@ static void failText(sqlite3_context *pCtx, int rc, char *zOwned) {
   sqlite3_free(zOwned);
 }
 
+/* Reports a fault of the payload. */
 static void failFault(const Call *p, IdemFault fault) {
   int rc = fault.eKind == IDEM_FAULT_NOMEM    ? SQLITE_NOMEM
            : fault.eKind == IDEM_FAULT_TOOBIG ? SQLITE_TOOBIG
@@ -98,11 +100,13 @@ static void failFault(const Call *p, IdemFault fault) {
                            (sqlite3_uint64)fault.iByte, aFault[fault.eKind].zWhy));
 }
 
+/* Reports a fault that has no place: byte 0. */
 static void failKind(const Call *p, int eKind) {
   IdemFault fault = {eKind, 0};
   failFault(p, fault);
 }
 
+/* Reports a fault of a path, which is told by its number, from 1. */
 static void failPath(const Call *p, int iPath, size_t iByte, const char *zWhy) {
   failText(p->pCtx, SQLITE_ERROR,
            sqlite3_mprintf("%s: path at byte %llu: path %d: %s", p->zFunction,
@@ -239,6 +243,7 @@ static void resultDigest(sqlite3_context *pCtx, const char *zPrefix, const unsig
   sqlite3_result_text(pCtx, z, (int)nPrefix + 2 * IDEM_DIGEST_SIZE, SQLITE_TRANSIENT);
 }
 
+/* The hot one: canonical text, one hash, one result. */
 void idemFnFingerprint(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   Call call;
   unsigned char aDigest[IDEM_DIGEST_SIZE];
@@ -258,6 +263,8 @@ void idemFnFingerprint(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   idemCanonTrim(call.pOwn->pCanon);
 }
 
+/* Opaque bytes are hashed as they are, under a prefix of their own: no JSON text can be made to
+** have the fingerprint of a raw one, or the other way round. */
 void idemFnFingerprintRaw(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   Call call;
   unsigned char aDigest[IDEM_DIGEST_SIZE];
@@ -282,6 +289,8 @@ void idemFnFingerprintRaw(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg
   }
 }
 
+/* The secret is used where SQLite keeps it, and libcrypto's copy of the key is wiped with the
+** context that holds it. */
 void idemFnHmacFingerprint(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   Call call;
   unsigned char aDigest[IDEM_DIGEST_SIZE];
@@ -319,6 +328,7 @@ void idemFnHmacFingerprint(sqlite3_context *pCtx, int nArg, sqlite3_value **apAr
   idemCanonTrim(call.pOwn->pCanon);
 }
 
+/* The only one whose result can be too long: the others are so and so many characters. */
 void idemFnCanonical(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   Call call;
   uint8_t *a;
@@ -338,6 +348,7 @@ void idemFnCanonical(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
 
 /* --- what belongs to a connection --------------------------------------------------------- */
 
+/* Contexts and an empty canonicaliser: nothing here grows before it is used. */
 int idemFingerprintNew(IdemFingerprint **pp) {
   IdemFingerprint *p = sqlite3_malloc64(sizeof *p);
   int rc = SQLITE_NOMEM;

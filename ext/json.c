@@ -26,6 +26,7 @@
 #include <string.h>
 
 #ifdef IDEM_BLOCK
+/* Blocks need not be aligned: neither the input nor what was written so far is. */
 static __m128i loadBlock(const uint8_t *p) {
   return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
@@ -35,6 +36,7 @@ static void storeBlock(uint8_t *p, __m128i v) {
 }
 #endif
 
+/* Only the first fault counts: whoever sees a cursor without an input must return it untouched. */
 IdemCursor idemScanFail(IdemScan *p, int eKind, const uint8_t *pWhere) {
   IdemCursor c = {NULL, NULL};
   assert(eKind > IDEM_FAULT_NONE && eKind < IDEM_FAULT_COUNT);
@@ -45,6 +47,8 @@ IdemCursor idemScanFail(IdemScan *p, int eKind, const uint8_t *pWhere) {
   return c;
 }
 
+/* Pretty-printed text is mostly indentation, so blanks go in blocks too. The four blanks of JSON
+** are compared one by one: "at most 0x20" would take control characters along, which are faults. */
 const uint8_t *idemSkipBlanks(const uint8_t *pIn, const uint8_t *pEnd) {
 #ifdef IDEM_BLOCK
   while (pEnd - pIn >= IDEM_BLOCK) {
@@ -82,6 +86,8 @@ static inline IdemCursor copyPlain(IdemCursor c, const uint8_t *pEnd) {
   return c;
 }
 
+/* The Unicode standard's table of well-formed sequences, as a range for the second byte: it alone
+** decides whether a sequence is overlong, a surrogate, or beyond U+10FFFF. */
 size_t idemUtf8Length(const uint8_t *p, const uint8_t *pEnd) {
   size_t nLeft = (size_t)(pEnd - p);
   uint8_t iLow = 0x80, iHigh = 0xbf; /* what the second byte may be: narrower after four leads */
@@ -100,6 +106,8 @@ size_t idemUtf8Length(const uint8_t *p, const uint8_t *pEnd) {
   return n;
 }
 
+/* At most six bytes are written, for a character that took at least one byte in a path, and six in
+** a payload: there it could only come as an escape. */
 uint8_t *idemWriteEscape(uint8_t *pOut, unsigned ch) {
   static const char zShort[] = "uuuuuuuubtnufruuuuuuuuuuuuuuuuuu"; /* letter of each control */
   static const char zDigit[] = "0123456789abcdef";
@@ -133,7 +141,8 @@ static int32_t readUnit(const uint8_t *p, const uint8_t *pEnd) {
   return iUnit;
 }
 
-/* Writes a character that needs no escape as UTF-8. */
+/* Writes a character that needs no escape as UTF-8: at most three bytes for an escape of six, and
+** four for two of them. So decoding never makes a string longer. */
 static uint8_t *writeUtf8(uint8_t *pOut, uint32_t ch) {
   assert(ch >= ' ' && ch <= 0x10ffff && (ch < 0xd800 || ch > 0xdfff));
   if (ch < 0x80) {
@@ -190,6 +199,8 @@ static IdemCursor copyEscape(IdemScan *p, IdemCursor c) {
   return c;
 }
 
+/* Works in three gears: whole blocks while characters are plain, one character at a time while they
+** are longer ones (text in one script stays in it), and escapes one by one. */
 IdemCursor idemScanChars(IdemScan *p, IdemCursor c, int bRawControl) {
   for (;;) {
     c = copyPlain(c, p->pEnd);
@@ -211,6 +222,7 @@ IdemCursor idemScanChars(IdemScan *p, IdemCursor c, int bRawControl) {
   }
 }
 
+/* The end of the text inside a string is a fault at that end, not at the opening quote. */
 IdemCursor idemScanStringRest(IdemScan *p, IdemCursor c) {
   c = idemScanChars(p, c, 0);
   if (c.pIn == NULL) return c;
@@ -223,6 +235,7 @@ IdemCursor idemScanStringRest(IdemScan *p, IdemCursor c) {
 
 /* --- numbers ------------------------------------------------------------------------------ */
 
+/* Whether there is a digit at p: the end of the text is none. */
 static inline int isDigit(const uint8_t *p, const uint8_t *pEnd) {
   return p < pEnd && (uint8_t)(*p - '0') < 10;
 }
@@ -254,12 +267,14 @@ typedef struct Digits {
   size_t nFrac;         /* how many, perhaps 0 */
 } Digits;
 
+/* Digit i of the row. */
 static int digitAt(const Digits *p, size_t i) {
   assert(i < p->nInt + p->nFrac);
   return i < p->nInt ? p->pInt[i] : p->pFrac[i - p->nInt];
 }
 
-/* Writes digits iFrom to iTo-1 of the row. */
+/* Writes digits iFrom to iTo-1 of the row: from the input, since what was written while the number
+** was being read is what is being overwritten. */
 static uint8_t *writeDigits(uint8_t *pOut, const Digits *p, size_t iFrom, size_t iTo) {
   assert(iFrom <= iTo && iTo <= p->nInt + p->nFrac);
   if (iFrom < p->nInt) {
@@ -317,7 +332,7 @@ static uint8_t *writeLayout(uint8_t *pOut, const Digits *p, size_t iFrom, size_t
 ** saturates far beyond any count of digits, so no length of exponent can wrap around. */
 static const uint8_t *readExponent(IdemScan *p, const uint8_t *pIn, int64_t *piExponent,
                                    const uint8_t **ppDigits) {
-  const int64_t iSaturate = INT64_C(1000000000000000);
+  const int64_t iSaturate = INT64_C(1000000000000000); /* no text has as many digits */
   int64_t i = 0;
   int bNegative = 0;
 
@@ -370,6 +385,8 @@ static inline int isCanonical(const Digits *p, int bNegative) {
   return 0; /* below 1e-6, which is written with an exponent */
 }
 
+/* Reads by the grammar and copies as it goes. Most numbers turn out to be canonical, and are done
+** then; for the others the copy is forgotten and the digits are laid out anew. */
 IdemCursor idemScanNumber(IdemScan *p, IdemCursor c) {
   uint8_t *const pOutStart = c.pOut;
   const int bNegative = *c.pIn == '-';
@@ -400,6 +417,8 @@ IdemCursor idemScanNumber(IdemScan *p, IdemCursor c) {
 
 /* --- literals ----------------------------------------------------------------------------- */
 
+/* Whatever begins no other token comes here. A misspelt literal is a fault at its first byte, even
+** if the text ends inside it. */
 IdemCursor idemScanLiteral(IdemScan *p, IdemCursor c) {
   const char *z = *c.pIn == 't' ? "true" : *c.pIn == 'f' ? "false" : *c.pIn == 'n' ? "null" : NULL;
   size_t n = z ? strlen(z) : 0;

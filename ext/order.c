@@ -55,6 +55,7 @@ typedef struct Shuffle {
 
 /* --- memory ------------------------------------------------------------------------------- */
 
+/* The old items are kept, and kept even if this fails. */
 int idemBufferReserve(IdemBuffer *p, size_t nNeed) {
   size_t nAlloc = p->nAlloc + p->nAlloc / 2;
   void *a;
@@ -148,7 +149,8 @@ static inline int isBefore(IdemOrder *p, const IdemMember *pB, const IdemMember 
   return iOrder < 0;
 }
 
-/* Sorts members in place, one after the other. Equal names keep their order. */
+/* Sorts members in place, one after the other. Equal names keep their order, which is that of the
+** input: findRepeat relies on it. */
 static void insertMembers(IdemOrder *p, IdemMember *a, size_t n) {
   for (size_t i = 1; i < n; i++) {
     IdemMember x = a[i];
@@ -177,7 +179,8 @@ static int sortWords(uint64_t *aWord, const IdemMember *a, size_t n) {
   return !(bEscaped | bTie);
 }
 
-/* Sorts a run of members into aTo. */
+/* Sorts a run of members into aTo. Words that do not decide still are in the order of the prefixes,
+** and equal prefixes in that of the input, so that the second sort has little to do. */
 static void sortRun(IdemOrder *p, IdemMember *aTo, const IdemMember *a, size_t n) {
   uint64_t aWord[RUN_LENGTH];
   int bDecided = sortWords(aWord, a, n);
@@ -185,7 +188,7 @@ static void sortRun(IdemOrder *p, IdemMember *aTo, const IdemMember *a, size_t n
   if (!bDecided) insertMembers(p, aTo, n);
 }
 
-/* Merges a[0..nA-1] and a[nA..n-1] into aTo. */
+/* Merges a[0..nA-1] and a[nA..n-1] into aTo. Of equal names the one from the left goes first. */
 static void mergeRuns(IdemOrder *p, IdemMember *aTo, const IdemMember *a, size_t nA, size_t n) {
   size_t i = 0, j = nA;
   assert(nA <= n);
@@ -235,6 +238,7 @@ static int reserveMembers(IdemOrder *p, size_t n) {
   return eFault;
 }
 
+/* Called by idemOrderPush once the room is used up. */
 int idemOrderGrow(IdemOrder *p) {
   return reserveMembers(p, p->nMember + (size_t)1);
 }
@@ -269,6 +273,8 @@ static int addShuffle(IdemOrder *p, const IdemObject *pObject, const IdemMember 
   return IDEM_FAULT_NONE;
 }
 
+/* Members are popped at once, but stay readable until the next push. The three ways out, by how
+** often they are taken: in order already; few enough members to sort as words; anything else. */
 int idemOrderClose(IdemOrder *p, const uint8_t *aText, const IdemObject *pObject,
                    uint32_t *piRepeat) {
   IdemMember *a = (IdemMember *)p->member.a + pObject->iMember;
@@ -296,6 +302,7 @@ int idemOrderClose(IdemOrder *p, const uint8_t *aText, const IdemObject *pObject
   return addShuffle(p, pObject, a, NULL, n);
 }
 
+/* Places are forgotten with their shuffles: those of the last one left are the last ones. */
 void idemOrderForget(IdemOrder *p, uint32_t nShuffle) {
   assert(nShuffle <= p->nShuffle);
   p->nShuffle = nShuffle;
@@ -321,9 +328,9 @@ static inline uint8_t *copyBefore(uint8_t *pOut, const uint8_t *pFrom, size_t n)
   return pStart;
 }
 
-/* Writes the final form of text [iLow,iHigh) so that it ends at pOut; returns where it begins. Works
-** from the end of a range down: the last shuffle in it, if any, is the rightmost of the shuffled
-** objects that lie directly in it. */
+/* Writes the final form of text [iLow,iHigh) so that it ends at pOut; returns where it begins.
+** Works from the end of a range down: the last shuffle in it, if any, is the rightmost of the
+** shuffled objects that lie directly in it. */
 static uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t iHigh) {
   const uint8_t *const aText = p->aText;
   const Shuffle *const aShuffle = p->shuffle.a;
@@ -364,6 +371,8 @@ static uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t 
   }
 }
 
+/* Without shuffles the text is final as it stands. The final text can only be shorter than the text
+** it is made from, by what was dropped. */
 int idemOrderWrite(IdemOrder *p, uint8_t *aText, uint32_t iText, uint32_t iEnd, uint8_t **pa,
                    size_t *pn) {
   uint8_t *pEnd;

@@ -63,12 +63,15 @@ typedef struct Parse {
   uint8_t *pName;   /* first free byte of aName */
 } Parse;
 
+/* Refuses the path in hand, with a reason that quotes none of it: people pass payloads where a path
+** should be. */
 static const uint8_t *refuse(Parse *p, const uint8_t *pWhere, const char *zWhy) {
   p->zWhy = zWhy;
   return idemScanFail(&p->scan, IDEM_FAULT_PATH, pWhere).pIn;
 }
 
-/* Reads a quoted name, the opening quote being at pIn. */
+/* Reads a quoted name, the opening quote being at pIn. Raw control characters are taken, which a
+** payload's strings may not have: here the quotes only mark where the name ends. */
 static const uint8_t *parseQuoted(Parse *p, const uint8_t *pIn) {
   IdemCursor c = {pIn + 1, p->pName};
   assert(*pIn == '"');
@@ -119,7 +122,8 @@ static const uint8_t *parseIndex(Parse *p, const uint8_t *pIn, Segment *pSegment
   return pIn + 1;
 }
 
-/* Reads one segment. */
+/* Reads one segment and returns where it ends. A star counts as "every" only when it is all there
+** is between two separators: .*x is a member of that name. */
 static const uint8_t *parseSegment(Parse *p, const uint8_t *pIn, Segment *pSegment) {
   const uint8_t *const pEnd = p->scan.pEnd;
   const uint8_t *const pNameStart = p->pName;
@@ -176,6 +180,7 @@ static IdemPaths *newSet(size_t nText) {
   return p;
 }
 
+/* The texts are copied first and read from the copy. One bad path spoils the set. */
 int idemPathsNew(IdemPaths **pp, int n, const char *const *az, const size_t *an,
                  IdemPathFault *pFault) {
   Parse parse;
@@ -221,6 +226,8 @@ void idemPathsFree(void *p) {
   sqlite3_free(p);
 }
 
+/* Comparing texts is much cheaper than parsing them, and tells more than SQLite does of whether the
+** arguments are the same as at the last call. */
 int idemPathsSame(const IdemPaths *p, int n, const char *const *az, const size_t *an) {
   if (p->nPath != n) return 0;
   for (int i = 0; i < n; i++) {
@@ -251,6 +258,7 @@ static IdemScope judge(const IdemPaths *p, uint64_t mLive, uint64_t mEnd, int bW
   return scope;
 }
 
+/* Every path leads to the root; "+$" ends there. */
 IdemScope idemPathsRoot(const IdemPaths *p, uint64_t *pmFound) {
   uint64_t mEnd = 0;
   assert(p->nPath > 0 && p->nPath <= IDEM_PATHS_MAX);
@@ -274,6 +282,7 @@ static int takes(const IdemPaths *p, const Segment *pSegment, const uint8_t *aNa
   }
 }
 
+/* Paths that ended further up are passed over: what they say is in the parent's scope already. */
 IdemScope idemPathsChild(const IdemPaths *p, const IdemScope *pParent, int nDepth,
                          const uint8_t *aName, size_t n, uint64_t *pmFound) {
   uint64_t mLive = 0, mEnd = 0;
@@ -287,6 +296,8 @@ IdemScope idemPathsChild(const IdemPaths *p, const IdemScope *pParent, int nDept
   return judge(p, mLive, mEnd, pParent->bWhole, pmFound);
 }
 
+/* What was found inside left-out parts never counted, so a set that selects only there has missed:
+** all payloads would be equal. */
 int idemPathsMissed(const IdemPaths *p, uint64_t mFound) {
   return p->mSelect != 0 && (mFound & p->mSelect) == 0;
 }
