@@ -36,6 +36,7 @@ def draw(seed, length=40):
     """A schedule of about so many steps."""
     rng = random.Random(seed)
     steps, depth = [], [0] * CONNECTIONS     # depth: as if every step succeeded
+    conn = 0
 
     def step(op, *args):
         steps.append((op, conn, *args))
@@ -50,18 +51,24 @@ def draw(seed, length=40):
     transactions = rng.choice([0, 1, 1, 3])
     # Which operation a key is used for: mostly its own, so that mismatches are the exception.
     home = {k: rng.choice(OPERATIONS) for k in KEYS}
-    for operation in ("*", "pay", "notify"):
+    for operation in ("*", "pay", "notify", "inbox"):
         for column, values in POLICY_VALUES.items():
             if rng.random() < 0.6:
-                conn = 0
                 step("policy", operation, column, rng.choice(values))
+    if rng.random() < 0.1:                      # old rows of every kind at once, and purges of a few
+        for key in rng.sample(KEYS, 2):
+            step("claim", "scalar", *key, "idem1:aa", home[key], None)
+            step("finish", "scalar", "complete", *key, ("won", 0), draw_details(rng, "complete"))
+            step("seen", "scalar", "stripe", rng.choice(["evt_1", "evt_2"]), None)
+            step("clock", True, ("late",))
+            step("purge", rng.choice([None, 1, 1, 2]))
     while len(steps) < length + 8:
         conn = rng.randrange(conns)
         key = rng.choice(keys)
         kind = rng.choices(
             ["claim", "finish", "resolve", "clock", "transaction", "policy", "purge", "erase", "seen",
              "read", "vacuum", "reopen"],
-            [30, 26, 8, 14, 8 * transactions, 4, 4, 2, 5, 4, 1, 1])[0]
+            [30, 26, 8, 14, 8 * transactions, 4, 4, 2, 6, 4, 1, 1])[0]
         if kind == "claim":
             own = rng.choices([None, ("own", 0), ("own", 1), ("won", 0), ("won", 1)],
                               [60, 15, 10, 10, 5])[0]
@@ -83,7 +90,7 @@ def draw(seed, length=40):
         elif kind == "clock":
             everybody = rng.random() < 0.8
             if rng.random() < 0.5:
-                to = ("edge", *key, rng.choice([-1, 0, 0, 1]))
+                to = ("edge", *rng.choices([key, ("inbox", None)], [5, 1])[0], rng.choice([-1, 0, 0, 1]))
             else:
                 to = ("jump", rng.choice([1, 50, 99, 1000, 5000, 70_000, -1, -100, -5000]))
             step("clock", everybody, to)
@@ -100,6 +107,9 @@ def draw(seed, length=40):
             step("policy", rng.choice(["*", "pay", "notify", "inbox"]), column,
                  rng.choice(POLICY_VALUES[column]))
         elif kind == "purge":
+            if rng.random() < 0.5:      # when much of all kinds is over, so that the limit matters
+                step("clock", True, ("late",))
+            step("purge", rng.choice([None, 1, 2]))
             step("purge", rng.choice([None, 1, 2]))
         elif kind == "erase":
             step("erase", *key)
@@ -527,18 +537,24 @@ class Run:
             self.settle(number, "policy", result[0], result[3])
 
     def do_clock(self, number, conn, everybody, to):
-        if to[0] == "edge":
+        state = self.view(conn)
+        finished = [r.due for r in state.records.values() if r.state in ("completed", "tombstone")]
+        events = [event[2] for event in state.inbox.values()]
+        if to[0] == "jump":
+            now = conn.now + to[1]
+        elif to[0] == "late":
+            # To the end of the last retention or tombstone, or of the last event.
+            now = max(finished + [e for e in events if e < START + 100_000], default=conn.now)
+        elif to[1] == "inbox":
+            now = max(events, default=conn.now) + to[3]
+        else:
             # To an end of a record's lease, retention or tombstone, or 1 ms beside it.
-            _, scope, key, beside = to
-            record = self.view(conn).records.get((scope, key))
+            record = state.records.get((to[1], to[2]))
             if record is None or record.due is None:
                 return
-            due = record.due
-            if record.state == "completed" and conn.now >= due:
-                due += record.tombstone_ms
-            now = due + beside
-        else:
-            now = conn.now + to[1]
+            now = record.due + to[3]
+            if record.state == "completed" and conn.now >= record.due:
+                now += record.tombstone_ms
         for i in range(CONNECTIONS) if everybody else [number]:
             self.set_clock(i, now)
 
@@ -725,17 +741,19 @@ def explain(seed, steps, directory, template):
     """The report of a failure: seed, what was wrong, and a script for the sqlite3 shell."""
     steps = shrink(steps, directory, template)
     wrong, script = outcome(steps, directory, template)
-    lines, last = [], None
+    lines, last = [".shell rm -f simulation.db simulation.db-wal simulation.db-shm"], None
     used = {number for number, sql in script if sql and not sql.startswith("SELECT idem_clock")} | {0}
     for number, sql in script:
         if number not in used:
             continue
         if number != last:
             lines.append(f".connection {number}")
-            last = number
         if sql is None:
             lines += [".open simulation.db", ".load ./idem"]
+            if last is None:
+                lines += ["PRAGMA journal_mode = WAL;", "SELECT idem_init();"]
         else:
             lines.append(sql + ";")
-    return (f"seed {seed}: {wrong}\n\n-- sqlite3 -init this-file, on an empty simulation.db with "
-            f"PRAGMA journal_mode = WAL and SELECT idem_init() run before\n" + "\n".join(lines))
+        last = number
+    script = "\n".join(lines)
+    return f"seed {seed}: {wrong}\n\n-- sqlite3 < this\n{script}"

@@ -5,12 +5,13 @@
 """
 import os
 import random
+import subprocess
 import time
 
 import pytest
 
 import driver
-from conftest import DEEP, connect
+from conftest import DEEP, SO, connect
 
 SCHEDULES = 1000
 
@@ -49,6 +50,30 @@ def test_schedules(tmp_path, template):
     for op, results in WANTED.items():
         for result in results:
             assert counts.get((op, result), 0) >= 5, (op, result, counts)
+
+
+def test_a_disagreement_is_found_and_shrunk(tmp_path, template, monkeypatch):
+    """With a model that is wrong about one thing: the report is a script that shows that thing, and the
+    sqlite3 shell runs it."""
+    def forgetful(state, now, verb, *args, **kw):
+        effect = finish(state, now, verb, *args, **kw)
+        return effect if verb != "suspend" or effect.error else effect._replace(state=state)
+
+    finish = driver.State.finish
+    monkeypatch.setattr(driver.State, "finish", forgetful)
+    seed = next(s for s in range(1000) if driver.outcome(driver.draw(s), tmp_path, template))
+    report = driver.explain(seed, driver.draw(seed), tmp_path, template)
+    assert report.startswith(f"seed {seed}: ")
+    script = report.split("-- sqlite3 < this\n")[1]
+    own = [line for line in script.splitlines() if not line.startswith((".", "PRAGMA"))
+           and "idem_clock" not in line and "idem_init" not in line]
+    assert 2 <= len(own) <= 4, report           # a claim and a suspension, perhaps a look at it
+    shell = subprocess.run(["sqlite3"], input=script.replace("./idem", SO.removesuffix(".so")),
+                           cwd=tmp_path, capture_output=True, text=True)
+    assert shell.stderr == ""
+    db = connect(tmp_path / "simulation.db")
+    assert [r[0] for r in db.execute("SELECT state FROM idem_store")] == ["unknown"]
+    db.close()
 
 
 @pytest.mark.skipif(not DEEP, reason="IDEM_DEEP=1 runs it")
