@@ -9,33 +9,17 @@
 
 static const struct {
   const char *zName; /* as callers compare it */
-  const char *zText; /* a sentence for the client, or NULL */
   int iStatus;       /* suggested HTTP status; 0 = none, or the stored code */
-  int eError;        /* what INSERT INTO idem_records fails with */
+  int eError;        /* its sentence, and what INSERT INTO idem_records fails with */
 } aOutcome[IDEM_OUT_COUNT] = {
-    [IDEM_OUT_NONE] = {"", 0, 0, 0},
-    [IDEM_OUT_CLAIMED] = {"claimed", 0, 0, 0},
-    [IDEM_OUT_REPLAY] = {"replay", 0, 0, IDEM_E_REPLAY},
-    [IDEM_OUT_IN_PROGRESS] = {"in_progress",
-                              "A request with this Idempotency-Key is still being processed, retry "
-                              "shortly.",
-                              409, IDEM_E_IN_PROGRESS},
-    [IDEM_OUT_MISMATCH] = {"mismatch",
-                           "Idempotency-Key was already used with a different request payload.",
-                           422, IDEM_E_MISMATCH},
-    [IDEM_OUT_UNKNOWN] =
-        {"unknown",
-         "The outcome of the request with this Idempotency-Key is unknown, it must "
-         "be resolved first.",
-         409, IDEM_E_UNKNOWN},
-    [IDEM_OUT_EXPIRED] = {"expired",
-                          "The request with this Idempotency-Key was completed before, its answer "
-                          "is no longer stored.",
-                          410, IDEM_E_GONE},
-    [IDEM_OUT_EXHAUSTED] = {"exhausted",
-                            "All attempts with this Idempotency-Key are used up, it must be "
-                            "resolved first.",
-                            409, IDEM_E_EXHAUSTED},
+    [IDEM_OUT_NONE] = {"", 0, IDEM_E_NONE},
+    [IDEM_OUT_CLAIMED] = {"claimed", 0, IDEM_E_NONE},
+    [IDEM_OUT_REPLAY] = {"replay", 0, IDEM_E_REPLAY},
+    [IDEM_OUT_IN_PROGRESS] = {"in_progress", 409, IDEM_E_IN_PROGRESS},
+    [IDEM_OUT_MISMATCH] = {"mismatch", 422, IDEM_E_MISMATCH},
+    [IDEM_OUT_UNKNOWN] = {"unknown", 409, IDEM_E_UNKNOWN},
+    [IDEM_OUT_EXPIRED] = {"expired", 410, IDEM_E_GONE},
+    [IDEM_OUT_EXHAUSTED] = {"exhausted", 409, IDEM_E_EXHAUSTED},
 };
 
 static const char *const azColumn[IDEM_COL_COUNT] = {
@@ -50,7 +34,8 @@ const char *idemOutcomeName(int eOutcome) {
 
 const char *idemOutcomeMessage(int eOutcome) {
   assert(eOutcome >= 0 && eOutcome < IDEM_OUT_COUNT);
-  return aOutcome[eOutcome].zText;
+  /* A replay needs no sentence: it has an answer. */
+  return eOutcome == IDEM_OUT_REPLAY ? 0 : idemErrorText(aOutcome[eOutcome].eError);
 }
 
 int idemOutcomeStatus(int eOutcome) {
@@ -148,7 +133,7 @@ void idemAnswerCell(const IdemAnswer *pAnswer, int iCol, IdemCell *pCell) {
   pCell->eType = pCell->v.eType = SQLITE_NULL;
   switch (iCol) {
   case IDEM_COL_OUTCOME: idemCellText(pCell, aOutcome[eOutcome].zName); return;
-  case IDEM_COL_MESSAGE: idemCellText(pCell, aOutcome[eOutcome].zText); return;
+  case IDEM_COL_MESSAGE: idemCellText(pCell, idemOutcomeMessage(eOutcome)); return;
   case IDEM_COL_REPLAYED: idemCellInt(pCell, eOutcome == IDEM_OUT_REPLAY); return;
   case IDEM_COL_HTTP_STATUS:
     if (aOutcome[eOutcome].iStatus) {

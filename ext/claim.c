@@ -36,10 +36,20 @@ static void makeToken(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAns
   }
 }
 
+/* Fails the call if the winner's answer would be too long; a text may grow sixfold in JSON. */
+static void demandRoom(IdemCall *pCall, const IdemRequest *pReq, const IdemAnswer *pAnswer) {
+  const IdemRecord *pRec = &pAnswer->loaded.record;
+  int64_t n = 1000 + 6 * ((int64_t)pRec->point.n + pRec->checkpoint.n);
+  if (pAnswer->loaded.bFound && pReq->nJsonMax > 0 && n > pReq->nJsonMax) {
+    idemFail(pCall, IDEM_E_ANSWER_SIZE);
+  }
+}
+
 /* Carries the verdict out. 0 if somebody was quicker. */
 static int carryOut(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAnswer) {
   int bClaimed = pAnswer->verdict.eOutcome == IDEM_OUT_CLAIMED;
   IdemWrite w = {pReq, &pAnswer->verdict, &pAnswer->loaded, &pAnswer->token, pAnswer->now, 0};
+  if (bClaimed) demandRoom(pCall, pReq, pAnswer);
   if (bClaimed) makeToken(pCall, pReq, pAnswer);
   if (pCall->rc != SQLITE_OK) return 0;
   if (pAnswer->verdict.eWrite != IDEM_WR_NONE) {

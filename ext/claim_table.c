@@ -33,17 +33,33 @@ typedef struct ClaimCursor {
   IdemAnswer answer;        /* the row */
 } ClaimCursor;
 
-void idemClaimTableEnsure(IdemConn *pConn) {
-  static const char zCreate[] = "CREATE VIRTUAL TABLE temp.idem_claim USING idem_claim";
+/* True if a statement that writes is running: DDL below it would make SQLite abort it. */
+static int writerIsRunning(sqlite3 *db) {
+  for (sqlite3_stmt *p = sqlite3_next_stmt(db, 0); p; p = sqlite3_next_stmt(db, p)) {
+    if (sqlite3_stmt_busy(p) && !sqlite3_stmt_readonly(p)) return 1;
+  }
+  return 0;
+}
+
+/*
+** The table may be missing (a rollback or PRAGMA temp_store took it), or be there and not connected
+** (every change of the schema disconnects it): preparing a SELECT on it connects it.
+*/
+void idemClaimTableEnsure(IdemConn *pConn, int bLook) {
   sqlite3 *db = idemConnDb(pConn);
+  sqlite3_stmt *pStmt = 0;
   if (idemConnClaimTables(pConn) > 0) {
-    if (!idemConnClaimDraft(pConn)) return;
+    if (!idemConnClaimDraft(pConn) && !bLook) return;
     if (sqlite3_table_column_metadata(db, "temp", "idem_claim", 0, 0, 0, 0, 0, 0) == SQLITE_OK) {
       idemConnSetClaimDraft(pConn, !sqlite3_get_autocommit(db));
       return;
     }
   }
-  if (sqlite3_exec(db, zCreate, 0, 0, 0) == SQLITE_OK) {
+  if (writerIsRunning(db)) return;
+  if (sqlite3_exec(db, "CREATE VIRTUAL TABLE IF NOT EXISTS temp.idem_claim USING idem_claim", 0, 0,
+                   0) == SQLITE_OK) {
+    sqlite3_prepare_v2(db, "SELECT 1 FROM temp.idem_claim(NULL, NULL, NULL)", -1, &pStmt, 0);
+    sqlite3_finalize(pStmt);
     idemConnSetClaimDraft(pConn, !sqlite3_get_autocommit(db));
   }
 }
@@ -78,6 +94,7 @@ static int claimBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
     int iArg = pInfo->aConstraint[i].iColumn - COL_SCOPE;
     if (iArg < 0 || pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) continue;
     if (!pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
+    if (aiConstraint[iArg] >= 0) return SQLITE_CONSTRAINT; /* an argument is given once */
     aiConstraint[iArg] = i;
   }
   for (int iArg = 0; iArg < ARG_COUNT; iArg++) {

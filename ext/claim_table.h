@@ -8,8 +8,11 @@
 
 extern const sqlite3_module idemClaimModule;
 
-/* Creates temp.idem_claim if it is not there. Where that is not possible now (query_only, a lock,
-** an authorizer), nothing is lost: the next call tries again. */
-void idemClaimTableEnsure(IdemConn *pConn);
+/*
+** Creates temp.idem_claim if it is not there. Where that cannot be done now (query_only, a lock, an
+** authorizer, below a statement that writes), nothing is lost: the next call tries again. PRAGMA
+** temp_store drops every temp table without a word to anybody: with bLook that is noticed.
+*/
+void idemClaimTableEnsure(IdemConn *pConn, int bLook);
 
 #endif

@@ -139,6 +139,12 @@ static void dropStatements(IdemConn *pConn) {
   }
 }
 
+void idemConnFinalize(IdemConn *pConn, sqlite3_stmt *pStmt) {
+  sqlite3_stmt *p = sqlite3_next_stmt(pConn->db, 0);
+  while (p && p != pStmt) p = sqlite3_next_stmt(pConn->db, p);
+  if (p) sqlite3_finalize(p);
+}
+
 void idemConnGuardUp(IdemConn *pConn, int bClaimTable) {
   assert(pConn->nGuard >= pConn->nClaimTable);
   pConn->nGuard++;
@@ -272,7 +278,7 @@ static void runStatement(IdemCall *pCall, int iStmt, const char *zSql) {
     }
     sqlite3_stmt *pStmt = idemConnStmt(pCall, iStmt, zSql);
     if (!pStmt) break;
-    rc = idemConnStep(pCall, pStmt);
+    while ((rc = idemConnStep(pCall, pStmt)) > 0) continue; /* PRAGMA count_changes gives a row */
     if (rc >= 0) idemConnDone(pCall->pConn, pStmt);
   }
 }

@@ -82,9 +82,9 @@ void idemConnSetVerified(IdemConn *pConn, int bVerified, int64_t iCookie);
 /* For idem_call's xBestIndex alone: the table of that name in main is ours. */
 void idemConnSawCarrier(IdemConn *pConn);
 
-/* True if statement iStmt is prepared and free: then it belongs to the schema that was verified when it
-** was prepared, or it will say that the schema has changed. Before any other is prepared the schema
-** must be verified. */
+/* True if statement iStmt is prepared and free: then it belongs to the schema that was verified
+** when it was prepared, or it will say that the schema has changed. Before any other is prepared
+** the schema must be verified. */
 int idemConnPrepared(IdemConn *pConn, int iStmt);
 
 /*
@@ -98,6 +98,9 @@ sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql);
 ** changed since it was prepared: nothing was done and the statement is gone: verify, begin again.
 */
 int idemConnStep(IdemCall *pCall, sqlite3_stmt *pStmt);
+
+/* Finalises a statement, unless a driver that sweeps up has done so (conn.c). */
+void idemConnFinalize(IdemConn *pConn, sqlite3_stmt *pStmt);
 
 /* Resets the statement and drops its bindings, so that no lock and no borrowed pointer outlives it.
 */

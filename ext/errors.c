@@ -98,8 +98,6 @@ static const struct {
                                     "'processing' (renews the lease)"},
     [IDEM_E_REPLACE] = {SQLITE_ERROR, "OR REPLACE would forget that the operation ran: use "
                                       "INSERT or INSERT OR IGNORE"},
-    [IDEM_E_CARRIER] = {SQLITE_CONSTRAINT, "idem_call holds no rows: use INSERT INTO idem_call "
-                                           "DEFAULT VALUES RETURNING idem_claim(...)"},
     [IDEM_E_NO_STORE] = {SQLITE_ERROR, "this database has no idem store: run SELECT idem_init()"},
     [IDEM_E_FUTURE] = {SQLITE_ERROR,
                        "the store has schema version %lld, this library knows version "
@@ -107,11 +105,16 @@ static const struct {
     [IDEM_E_FOREIGN] = {SQLITE_ERROR,
                         "the database object %s is not as idem created it, and is not "
                         "trusted: drop it or restore the store"},
-    [IDEM_E_DAMAGED] = {SQLITE_CORRUPT, "the record holds what idem never writes (column %s): "
-                                        "restore the database from a backup"},
+    [IDEM_E_DAMAGED] = {SQLITE_CORRUPT_VTAB, "the record holds what idem never writes (column %s): "
+                                             "restore the database from a backup"},
     [IDEM_E_NO_POLICY] = {SQLITE_ERROR, "idem_policy has no row '*': insert one with the defaults"},
+    [IDEM_E_TRIGGERS] = {SQLITE_ERROR,
+                         "triggers are switched off on this connection, the audit and the purge "
+                         "need them: set SQLITE_DBCONFIG_ENABLE_TRIGGER"},
+    [IDEM_E_ANSWER_SIZE] = {SQLITE_TOOBIG,
+                            "the answer as JSON may exceed SQLite's length limit: use SELECT ... "
+                            "FROM idem_claim(...), or raise SQLITE_LIMIT_LENGTH"},
     [IDEM_E_RACES] = {SQLITE_BUSY, "lost %d races in a row for this key, try again"},
-    [IDEM_E_INTERRUPT] = {SQLITE_INTERRUPT, "interrupted"},
     [IDEM_E_LIBCRYPTO] = {SQLITE_ERROR, "libcrypto failed, the generator or digest is unavailable"},
 };
 
@@ -188,4 +191,9 @@ void idemForgive(IdemCall *pCall) {
   sqlite3_free(pCall->zErr);
   pCall->zErr = 0;
   pCall->rc = SQLITE_OK;
+}
+
+const char *idemErrorText(int eError) {
+  assert(eError >= 0 && eError < IDEM_E_COUNT);
+  return aMessage[eError].zFmt;
 }

@@ -57,16 +57,16 @@ enum {
   IDEM_E_NO_CHANGE, /* an UPDATE that asks for nothing */
   IDEM_E_STATE,     /* state must be ... */
   IDEM_E_REPLACE,   /* OR REPLACE refused */
-  IDEM_E_CARRIER,   /* idem_call holds no rows */
   /* the store */
-  IDEM_E_NO_STORE,  /* run SELECT idem_init() */
-  IDEM_E_FUTURE,    /* schema version %d is newer */
-  IDEM_E_FOREIGN,   /* %s is not what idem created */
-  IDEM_E_DAMAGED,   /* a row holds what idem never writes */
-  IDEM_E_NO_POLICY, /* no row '*' */
-  IDEM_E_RACES,     /* lost too many races: busy */
-  IDEM_E_INTERRUPT, /* sqlite3_interrupt() */
-  IDEM_E_LIBCRYPTO, /* digest or random generator failed */
+  IDEM_E_NO_STORE,    /* run SELECT idem_init() */
+  IDEM_E_FUTURE,      /* schema version %d is newer */
+  IDEM_E_FOREIGN,     /* %s is not what idem created */
+  IDEM_E_DAMAGED,     /* a row holds what idem never writes */
+  IDEM_E_NO_POLICY,   /* no row '*' */
+  IDEM_E_TRIGGERS,    /* triggers are switched off */
+  IDEM_E_ANSWER_SIZE, /* the answer's JSON would be longer than SQLite allows */
+  IDEM_E_RACES,       /* lost too many races: busy */
+  IDEM_E_LIBCRYPTO,   /* digest or random generator failed */
   IDEM_E_COUNT
 };
 
@@ -98,5 +98,8 @@ void idemFailText(IdemCall *pCall, int rc, char *zText);
 
 /* Forgets a failure that does not matter after all. */
 void idemForgive(IdemCall *pCall);
+
+/* A message without arguments, as it is in the list; NULL for IDEM_E_NONE. */
+const char *idemErrorText(int eError);
 
 #endif

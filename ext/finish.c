@@ -59,9 +59,13 @@ static void finishOnce(IdemCall *pCall, void *pArg) {
   if (p->nRace == 0 && idemStoreRecall(pCall, p->pReq, &loaded)) decideAndWrite(pCall, p, &loaded);
   if (p->bDone || pCall->rc != SQLITE_OK) return;
   idemStoreLoad(pCall, p->pReq, &loaded);
-  if (pCall->rc == SQLITE_OK && !loaded.bFound) idemFail(pCall, IDEM_E_NO_RECORD);
-  if (pCall->rc == SQLITE_OK) decideAndWrite(pCall, p, &loaded);
-  if (pCall->rc == SQLITE_OK && p->verdict.eError) idemFail(pCall, p->verdict.eError);
+  if (pCall->rc == SQLITE_OK && !loaded.bFound) p->verdict.eError = IDEM_E_NO_RECORD;
+  if (pCall->rc == SQLITE_OK && loaded.bFound) decideAndWrite(pCall, p, &loaded);
+  if (p->pReq->eVerb == IDEM_ERASE && p->verdict.eError == IDEM_E_NO_RECORD) {
+    p->bDone = 1; /* it went by itself meanwhile */
+  } else if (pCall->rc == SQLITE_OK && p->verdict.eError) {
+    idemFail(pCall, p->verdict.eError);
+  }
   idemLoadedClear(&loaded);
 }
 

@@ -15,13 +15,14 @@
 #include "request.h"
 #include "schema.h"
 
+/* Begins a call of a function that works on the store; and looks after temp.idem_claim. */
 static void begin(IdemCall *pCall, sqlite3_context *pCtx, const char *zFunc) {
   idemCallBegin(pCall, sqlite3_user_data(pCtx), zFunc);
+  idemClaimTableEnsure(pCall->pConn, 0);
 }
 
 int idemCallResult(IdemCall *pCall, sqlite3_context *pCtx) {
   idemCallEnd(pCall);
-  idemClaimTableEnsure(pCall->pConn);
   if (pCall->rc == SQLITE_OK) return 1;
   if ((pCall->rc & 0xff) == SQLITE_NOMEM) {
     sqlite3_result_error_nomem(pCtx);
@@ -38,6 +39,7 @@ void idemFnInit(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   IdemCall call;
   (void)nArg, (void)apArg;
   begin(&call, pCtx, "idem_init");
+  idemClaimTableEnsure(call.pConn, 1);
   int iVersion = idemSchemaInit(&call);
   if (idemCallResult(&call, pCtx)) sqlite3_result_int(pCtx, iVersion);
 }
@@ -52,6 +54,7 @@ void idemFnClaim(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   idemRequestInit(&req, IDEM_CLAIM);
   idemRequestClaim(&call, &req, apArg[0], apArg[1], apArg[2], nArg > 3 ? apArg[3] : 0,
                    nArg > 4 ? apArg[4] : 0);
+  req.nJsonMax = sqlite3_limit(call.db, SQLITE_LIMIT_LENGTH, -1);
   if (call.rc == SQLITE_OK) {
     idemClaim(&call, &req, &answer);
     if (call.rc == SQLITE_OK) {

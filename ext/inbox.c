@@ -38,7 +38,7 @@ int idemSeen(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEvent,
   Seen seen = {pSource, pEvent, pFingerprint, 0, 0};
   for (int nRace = 0; pCall->rc == SQLITE_OK && !seen.bDone; nRace++) {
     if (nRace >= IDEM_RACES_MAX) idemFail(pCall, IDEM_E_RACES, nRace);
-    idemConnRun(pCall, seenOnce, &seen);
+    if (pCall->rc == SQLITE_OK) idemConnRun(pCall, seenOnce, &seen);
   }
   return seen.bNew && pCall->rc == SQLITE_OK;
 }

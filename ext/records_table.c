@@ -187,8 +187,9 @@ static int recordsOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
 }
 
 static void endListing(RecordsCursor *p) {
-  sqlite3_finalize(p->pStmt);
+  sqlite3_stmt *pStmt = p->pStmt;
   p->pStmt = 0;
+  if (pStmt) idemConnFinalize(((IdemVtab *)p->base.pVtab)->pConn, pStmt);
 }
 
 static int recordsClose(sqlite3_vtab_cursor *pCursor) {
@@ -332,14 +333,14 @@ static int recordsFilter(sqlite3_vtab_cursor *pCursor, int idxNum, const char *i
   begin(&call, pCursor->pVtab);
   p->now = idemConnNow(call.pConn);
   planScan(p, idxNum, argv, &scan);
-  for (int i = 0; i < 50 && call.rc == SQLITE_OK; i++) {
+  /* The schema may change between the look at it and the first step: then it is no longer verified,
+  ** and the listing begins again. */
+  for (int nTry = 0; call.rc == SQLITE_OK; nTry++) {
+    if (nTry >= 50) idemFail(&call, IDEM_E_RACES, nTry);
     p->pStmt = idemStoreScan(&call, &scan);
     if (!p->pStmt) break;
-    int bMore = 1;
     nextRow(&call, p);
-    bMore = p->pStmt != 0;
-    /* The schema changed between the look at it and the first step: it is no longer verified. */
-    if (bMore || idemConnVerified(call.pConn)) break;
+    if (p->pStmt || idemConnVerified(call.pConn)) break;
   }
   return idemVtabResult(&call, pCursor->pVtab);
 }
@@ -560,17 +561,9 @@ static void updateRecord(IdemCall *pCall, int64_t id, sqlite3_value **apCol) {
   idemRequestInit(&req, eVerb);
   idemArgToken(pCall, apCol[REC(TOKEN)], 0, &req.token);
   if (eVerb == IDEM_COMPLETE) {
-    static const IdemValue null = {SQLITE_NULL, 0, 0};
-    sqlite3_value *pResponse = newValue(apCol, REC(RESPONSE));
-    if (pResponse) {
-      idemRequestAnswer(pCall, &req, pResponse, newValue(apCol, REC(CODE)),
-                        newValue(apCol, REC(HEADERS)));
-    } else {
-      /* A value that is not set is NULL: an answer without a body. */
-      idemRequestAnswer(pCall, &req, apCol[REC(RESPONSE)], newValue(apCol, REC(CODE)),
-                        newValue(apCol, REC(HEADERS)));
-      req.response = null;
-    }
+    /* A response that is not set is NULL here: an answer without a body. */
+    idemRequestAnswer(pCall, &req, apCol[REC(RESPONSE)], newValue(apCol, REC(CODE)),
+                      newValue(apCol, REC(HEADERS)));
   } else if (eVerb == IDEM_CHECKPOINT) {
     idemRequestPoint(pCall, &req, apCol[REC(RECOVERY_POINT)], newValue(apCol, REC(CHECKPOINT)));
   } else {

@@ -16,31 +16,40 @@
 #define STORE_VIEWS                                                                                \
   "'idem_audit_entry','idem_claim_audited','idem_purge_batch','idem_health','idem_contract'"
 
-/* Names that the store leaves free, because they are tables of the library: an object of the file that
-** bore one would be found first. */
+/* Names that the store leaves free, because they are tables of the library: an object of the file
+** that bore one would be found first. */
 #define VIRTUAL_TABLES "'idem_call','idem_records','idem_claim'"
 
 #define MENTIONS(name) "instr(lower(sql),'" name "')"
 
-/* sqlite_schema says which table a trigger or index is on, and what is one, but the file may lie: so
-** every text is searched but those of plain tables and views. SQLite's names are blind to case. */
+/* clang-format off */
+/* sqlite_schema says which table a trigger or index is on, and what is one, but the file may lie:
+** so every text is searched but those of plain tables and views. SQLite's names are blind to case.
+*/
 static const char zObjects[] =
     "SELECT name, sql FROM main.sqlite_schema"
     " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS "," VIRTUAL_TABLES ")"
     " OR tbl_name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS ")"
     " OR (substr(sql,1,12) NOT IN ('CREATE TABLE','CREATE VIEW ','CREATE VIRTU')"
-    " AND " MENTIONS("idem_") " AND (" MENTIONS("idem_meta") " OR " MENTIONS("idem_policy")
-    " OR " MENTIONS("idem_store") " OR " MENTIONS("idem_inbox") " OR " MENTIONS("idem_audit")
-    " OR " MENTIONS("idem_purge_batch") " OR " MENTIONS("idem_claim_audited") "))";
+    " AND " MENTIONS("idem_")
+    " AND (" MENTIONS("idem_meta") " OR " MENTIONS("idem_policy") " OR " MENTIONS("idem_store")
+    " OR " MENTIONS("idem_inbox") " OR " MENTIONS("idem_audit") " OR " MENTIONS("idem_purge_batch")
+    " OR " MENTIONS("idem_claim_audited") "))";
+/* clang-format on */
 
-/* True if zSql is one of the statements of sql/store.sql: from the start of a line to its ';'. */
-static int isOurs(const char *zSql) {
-  const char *zStore = idemSqlFiles[0].zText, *z = zStore;
+/* The statement of sql/store.sql that zSql is: its number, by the place where it begins; -1 if it
+** is none. A statement goes from the start of a line to a ';'. */
+static int statementNumber(const char *zSql) {
+  const char *zStore = idemSqlFiles[0].zText, *z = zStore, *zAt;
   size_t n = strlen(zSql);
+  int iNumber = 0;
+  if (n == 0) return -1; /* it would be found behind the end as well */
   for (; (z = strstr(z, zSql)) != 0; z++) {
-    if ((z == zStore || z[-1] == '\n') && z[n] == ';') return 1;
+    if ((z == zStore || z[-1] == '\n') && z[n] == ';') break;
   }
-  return 0;
+  if (!z) return -1;
+  for (zAt = zStore; (zAt = strstr(zAt, "\nCREATE ")) != 0 && zAt + 1 < z; zAt++) iNumber++;
+  return iNumber;
 }
 
 /* How many objects sql/store.sql creates. */
@@ -75,7 +84,8 @@ static int readVersion(IdemCall *pCall) {
 
 /* What one look at sqlite_schema found. */
 typedef struct Found {
-  int nOurs;      /* objects as they must be */
+  int nOurs;      /* objects as they must be, each counted once */
+  uint64_t mOurs; /* which, by number */
   int bMeta;      /* idem_meta is one of them */
   char *zForeign; /* the name of one that is not, or NULL */
 } Found;
@@ -88,7 +98,9 @@ static void look(IdemCall *pCall, Found *pFound) {
     const char *zName = (const char *)sqlite3_column_text(pStmt, 0);
     const char *zSql = (const char *)sqlite3_column_text(pStmt, 1);
     if (sqlite3_column_type(pStmt, 1) == SQLITE_NULL) continue; /* the index of a UNIQUE */
-    if (zSql && isOurs(zSql)) {
+    int iNumber = zSql ? statementNumber(zSql) : -1;
+    if (iNumber >= 0 && iNumber < 64 && !(pFound->mOurs >> iNumber & 1)) {
+      pFound->mOurs |= (uint64_t)1 << iNumber;
       pFound->nOurs++;
       if (zName && strcmp(zName, "idem_meta") == 0) pFound->bMeta = 1;
     } else if (!pFound->zForeign) {

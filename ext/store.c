@@ -56,9 +56,12 @@ const char *idemEventName(int eEvent) {
 */
 #define AS_LOADED "WHERE" AS_ROW
 #define AS_ROW                                                                                     \
-  " id=? AND scope=? AND key=? AND state=? AND attempt=? AND due_at IS ? AND token IS ?"                         \
+  " id=? AND scope=? AND key=? AND state=? AND attempt=? AND due_at IS ? AND token IS ?"           \
   " AND (SELECT policy_version FROM main.idem_meta WHERE id=1)=?"
-#define SPEND "spent=substr(ifnull(token||char(10),'')||ifnull(spent,''),1,8192)"
+#define DIGITS(n)  #n
+#define LITERAL(n) DIGITS(n)
+#define SPEND                                                                                      \
+  "spent=substr(ifnull(token||char(10),'')||ifnull(spent,''),1," LITERAL(IDEM_SPENT_MAX) ")"
 #define ANSWER                                                                                     \
   "state='completed',due_at=?,tombstone_ms=?,code=?,headers=?,response=?,response_omitted=?,"      \
   "completed_at=?,updated_at=?"
@@ -90,13 +93,14 @@ static const struct {
                                  "attempt=attempt+1"),
                        "tunIskSADTV", 3},
     [IDEM_WR_COMPLETE] = {SET(ANSWER), "umchrxnnIskSADTV", 8},
-    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynIskSADTV", 2},
+    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynIskSADTV",
+                         2},
     [IDEM_WR_SUSPEND] = {SET("state='unknown',due_at=NULL,reason=?,updated_at=?"), "ynIskSADTV", 2},
     [IDEM_WR_RENEW] = {SET("due_at=?,updated_at=?"), "unIskSADTV", 2},
     [IDEM_WR_CHECKPOINT] = {SET("recovery_point=?,checkpoint=?,due_at=?,updated_at=?"),
                             "pdunIskSADTV", 4},
-    [IDEM_WR_RESOLVE_COMPLETED] = {SET(ANSWER ",reason=?," SPEND ",token=NULL"), "umchrxnnyIskSADTV",
-                                   9},
+    [IDEM_WR_RESOLVE_COMPLETED] = {SET(ANSWER ",reason=?," SPEND ",token=NULL"),
+                                   "umchrxnnyIskSADTV", 9},
     [IDEM_WR_RESOLVE_RETRY] = {SET("state='released',due_at=NULL,reason=?,updated_at=?,"
                                    "granted=attempt," SPEND ",token=NULL"),
                                "ynIskSADTV", 2},
@@ -214,8 +218,8 @@ static void columnData(IdemCall *pCall, sqlite3_stmt *pStmt, int i, int mAllowed
   if (pVal->n > 0 && !pVal->p) idemFailNomem(pCall);
 }
 
-/* True if a column is the text z: no blob of the same bytes, and nothing after a NUL. The type first:
-** reading a blob as text changes it. */
+/* True if a column is the text z: no blob of the same bytes, and nothing after a NUL. The type
+** first: reading a blob as text changes it. */
 static int textIs(sqlite3_stmt *pStmt, int i, const char *z) {
   if (sqlite3_column_type(pStmt, i) != SQLITE_TEXT) return 0;
   const char *zCol = (const char *)sqlite3_column_text(pStmt, i);
@@ -323,8 +327,8 @@ static sqlite3_stmt *start(IdemCall *pCall, int iStmt, const char *zSql,
     xBind(pStmt, pArg);
     rc = idemConnStep(pCall, pStmt);
   }
-  if (rc < 0) {
-    idemFailDb(pCall, SQLITE_SCHEMA);
+  if (rc < 0) { /* not SQLITE_SCHEMA: that would make SQLite run the outer statement again */
+    idemFail(pCall, IDEM_E_RACES, 50);
     return 0;
   }
   *pbRow = rc;
@@ -481,6 +485,14 @@ static void rememberWrite(IdemCall *pCall, const IdemWrite *pWrite) {
   if (p->nOperation) memcpy(p->aOperation, pWrite->pReq->operation.p, (size_t)p->nOperation);
 }
 
+/* The audit and the purge are triggers of the store: an application may have switched all off. */
+static void demandTriggers(IdemCall *pCall) {
+  int bOn = 1;
+  if (sqlite3_db_config(pCall->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, -1, &bOn) == SQLITE_OK && !bOn) {
+    idemFail(pCall, IDEM_E_TRIGGERS);
+  }
+}
+
 /* Steps a write to its end: only there it is committed. PRAGMA count_changes makes rows of it. */
 static void finishWrite(IdemCall *pCall, sqlite3_stmt *pStmt, int bRow) {
   while (bRow > 0) bRow = idemConnStep(pCall, pStmt);
@@ -539,6 +551,7 @@ int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite) {
   int nBefore = sqlite3_total_changes(pCall->db);
   assert(eWrite > IDEM_WR_NONE && eWrite < IDEM_WR_COUNT);
   assert(pWrite->pLoaded->bFound || eWrite == IDEM_WR_INSERT);
+  if (bEvent) demandTriggers(pCall);
   sqlite3_stmt *pStmt = start(pCall, STMT_WRITE + 2 * eWrite + bEvent, aWrite[eWrite].azSql[bEvent],
                               bindWrite, pWrite, &bRow);
   if (!pStmt) return 0;
@@ -570,6 +583,7 @@ void idemStoreAudit(IdemCall *pCall, const IdemWrite *pWrite, const char *zDetai
                              "attempt,detail) VALUES(?,?,?,?,?,?,?)";
   AuditArgs args = {pWrite, zDetail};
   int bRow;
+  demandTriggers(pCall);
   sqlite3_stmt *pStmt = start(pCall, STMT_AUDIT, zSql, bindAudit, &args, &bRow);
   if (pStmt) finishWrite(pCall, pStmt, bRow);
 }
@@ -625,6 +639,7 @@ int64_t idemStorePurge(IdemCall *pCall, int64_t now, const IdemPurge *pPurge) {
       "INSERT INTO main.idem_purge_batch(at,tombstones,answers,events) VALUES(?,?,?,?)";
   PurgeArgs args = {now, 0, pPurge};
   int bRow, nBefore = sqlite3_total_changes(pCall->db);
+  demandTriggers(pCall);
   sqlite3_stmt *pStmt = start(pCall, STMT_PURGE, zSql, bindPurge, &args, &bRow);
   if (!pStmt) return 0;
   finishWrite(pCall, pStmt, bRow);
@@ -781,7 +796,8 @@ int idemStoreKeyOf(IdemCall *pCall, int64_t id, IdemValue *pScope, IdemValue *pK
   int bRow = pStmt ? idemConnStep(pCall, pStmt) : 0;
   *paCopy = 0;
   if (bRow < 0) {
-    idemFailDb(pCall, SQLITE_SCHEMA); /* the listing that found the id holds the schema */
+    idemFail(pCall, IDEM_E_RACES,
+             1); /* cannot be: the listing that found the id holds the schema */
     return 0;
   }
   if (bRow) {

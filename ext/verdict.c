@@ -95,8 +95,9 @@ static void refuse(IdemVerdict *pOut, const IdemPolicy *pPol, int eOutcome) {
       auditAt(pPol, IDEM_AUDIT_ALL, eOutcome == IDEM_OUT_REPLAY ? IDEM_EV_REPLAY : IDEM_EV_REFUSED);
 }
 
-/* A claim that is granted. Where the audit's last word is 'exhausted' it is worth a row at the level of
-** exceptions too: it says that the record runs again, and a later exhaustion is noted anew. */
+/* A claim that is granted. Where the audit's last word is 'exhausted' it is worth a row at the
+** level of exceptions too: it says that the record runs again, and a later exhaustion is noted
+** anew. */
 static int claimEvent(const IdemRecord *pRec, const IdemPolicy *pPol) {
   int bAgain = pRec && pRec->bExhaustedLogged;
   return auditAt(pPol, bAgain ? IDEM_AUDIT_EXCEPTIONS : IDEM_AUDIT_ALL, IDEM_EV_CLAIM);

@@ -85,6 +85,8 @@ typedef struct IdemRequest {
   IdemValue point;       /* checkpoint: TEXT */
   IdemValue checkpoint;  /* checkpoint: TEXT, BLOB or NULL */
   IdemValue reason;      /* release, suspend, resolve: TEXT or NULL */
+  int nJsonMax;          /* claim: the answer goes out as JSON of at most so many bytes; 0 = it does
+                         ** not. Judged before the write: no error may come after it */
 } IdemRequest;
 
 enum { IDEM_STALE_UNKNOWN = 0, IDEM_STALE_RETRY };
@@ -133,7 +135,7 @@ enum {
   IDEM_WR_COUNT
 };
 
-/* What the audit calls it; the text is in audit.c. */
+/* What the audit calls it; the text is in store.c. */
 enum {
   IDEM_EV_NONE = 0,
   IDEM_EV_CLAIM,

@@ -180,7 +180,7 @@ BEGIN
     SELECT id FROM idem_store INDEXED BY idem_store_due
     WHERE state = 'tombstone' AND due_at <= new.at ORDER BY due_at LIMIT new.tombstones);
   UPDATE idem_store
-  SET state = 'tombstone', due_at = due_at + tombstone_ms, updated_at = new.at,
+  SET state = 'tombstone', due_at = due_at + min(tombstone_ms, 6307200000000), updated_at = new.at,
       token = NULL, spent = NULL, headers = NULL, response = NULL, response_omitted = 0,
       recovery_point = NULL, checkpoint = NULL, reason = NULL
   WHERE id IN (
