@@ -156,18 +156,19 @@ def test_bad_arguments_are_refused(db, source, event, fingerprint, text):
     assert rows(db) == []
 
 
-def test_two_processes_see_each_event_once_between_them(db, path, journal):
+@pytest.mark.parametrize("begin, commit", [("BEGIN IMMEDIATE", "COMMIT"), ("BEGIN", "COMMIT"), ("", "")])
+def test_two_processes_see_each_event_once_between_them(db, path, journal, begin, commit):
     db.execute(f"PRAGMA journal_mode = {journal}").fetchall()
     script = CHILD + """
 db.execute("PRAGMA synchronous = OFF")
 n = 0
 for i in range(300):
-    db.execute("BEGIN IMMEDIATE")
+    db.execute(sys.argv[3])
     n += db.execute("SELECT idem_seen('s', ?)", (f"e{i}",)).fetchone()[0]
-    db.execute("COMMIT")
+    db.execute(sys.argv[4])
 print(n)
 """
     db.execute("PRAGMA synchronous = OFF")
-    children = [child(script, path, SO) for _ in range(2)]
+    children = [child(script, path, SO, begin, commit) for _ in range(2)]
     counts = [int(c.communicate(timeout=60)[0]) for c in children]
     assert sum(counts) == 300 and one(db, "SELECT count(*) FROM idem_inbox") == 300

@@ -130,6 +130,9 @@ def test_a_new_life_begins_without_a_point(db):
     got = claim(db, "k")
     assert (got["outcome"], got["attempt"]) == ("claimed", 1)
     assert got["recovery_point"] is None and got["checkpoint"] is None
+    one(db, "SELECT idem_release('t', 'k', ?)", got["token"])
+    got = claim(db, "k")
+    assert (got["attempt"], got["recovery_point"], got["checkpoint"]) == (2, None, None)
 
 
 @pytest.mark.parametrize("point, text", [

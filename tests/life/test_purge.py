@@ -59,11 +59,20 @@ def test_an_answer_becomes_a_tombstone_then_goes(db):
 
 
 def test_a_key_whose_time_is_over_begins_anew_before_the_purge(db):
-    complete(db, "k", won(db, "k"), "old", 201, "h")
+    policy(db, max_attempts=2)
+    one(db, "SELECT idem_release('t', 'k', ?, 'reason')", won(db, "k"))
+    token = won(db, "k")
+    one(db, "SELECT idem_checkpoint('t', 'k', ?, 'old point', 'old data')", token)
+    complete(db, "k", token, "old", 201, "h")
     clock(db, T + RETENTION + TOMBSTONE)
     got = claim(db, "k", "another fingerprint", operation="another")
     assert (got["outcome"], got["attempt"], got["created_at"]) == ("claimed", 1, T + RETENTION + TOMBSTONE)
     assert one(db, "SELECT idem_purge()") == 0
+    assert {c for c, v in record(db, "k").items() if v is None} >= {   # nothing of the old life is left
+        "spent", "completed_at", "code", "headers", "response", "recovery_point", "checkpoint", "reason"}
+    one(db, "SELECT idem_release('t', 'k', ?)", got["token"])
+    got = claim(db, "k", "another fingerprint", operation="another")
+    assert (got["attempt"], got["recovery_point"], got["checkpoint"]) == (2, None, None)
     complete(db, "k", got["token"], "new", None, None)
     got = claim(db, "k", "another fingerprint", operation="another")
     assert (got["response"], got["code"], got["headers"]) == ("new", None, None)

@@ -54,6 +54,18 @@ def timed(db, sql, *args):
     return rows[0][0], time.monotonic() - start
 
 
+def complete_later(path, token, seconds):
+    """Completes the key "k" in another thread, after a while."""
+    def work():
+        other = connect(path, init=False)
+        complete(other, "k", token)
+        other.close()
+
+    timer = threading.Timer(seconds, work)
+    timer.start()
+    return timer
+
+
 def test_the_waiter_gets_the_replay_soon_after_the_completion(db, waiter, record_property):
     late = []
     for i, pause in enumerate([0.005, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.11, 0.07]):
@@ -155,6 +167,20 @@ def test_the_time_limit_ends_it(db, path, wait):
     assert record(db, "k") == before                       # who gives up changes nothing
 
 
+def test_a_wait_is_one_event_however_often_it_looks(db, path):
+    policy(db, wait_ms=150, audit="all")
+    token = won(db, "k")
+    other = connect(path, init=False)
+    assert json.loads(one(other, "SELECT idem_claim('t', 'k', 'fp')"))["outcome"] == "in_progress"
+    policy(db, wait_ms=5000)
+    timer = complete_later(path, token, 0.15)
+    assert json.loads(one(other, "SELECT idem_claim('t', 'k', 'fp')"))["outcome"] == "replay"
+    timer.join()
+    other.close()
+    assert [row[0] for row in db.execute("SELECT event FROM idem_audit ORDER BY id")] == [
+        "claim", "refused", "complete", "replay"]
+
+
 def test_an_interrupt_ends_it(db, path):
     token = won(db, "k")
     before = record(db, "k")
@@ -177,16 +203,7 @@ def test_an_interrupt_ends_it(db, path):
 def test_a_read_only_connection_waits_too(db, path):
     token = won(db, "k")
     reader = connect(f"file:{path}?mode=ro", init=False, uri=True)
-    timer = threading.Timer(0.2, lambda: done.append(late()))
-    done = []
-
-    def late():
-        db2 = connect(path, init=False)
-        complete(db2, "k", token)
-        db2.close()
-        return time.monotonic()
-
-    timer.start()
+    timer = complete_later(path, token, 0.2)
     got, seconds = timed(reader, "SELECT idem_claim('t', 'k', 'fp')")
     timer.join()
     assert json.loads(got)["outcome"] == "replay" and 0.15 < seconds < 2
