@@ -122,7 +122,7 @@ static const Call aCall[] = {
     {"INSERT OR IGNORE INTO idem_records(scope,key,fingerprint,token)"
      " VALUES('t','done','fp','token-new-00000000')", SQLITE_OK},
     {"INSERT OR REPLACE INTO idem_records(scope,key,fingerprint,token)"
-     " VALUES('t','new','fp','token-new-00000000')", SQLITE_CONSTRAINT},
+     " VALUES('t','new','fp','token-new-00000000')", SQLITE_ERROR},
     {"UPDATE idem_records SET state='completed', response='x', code=200"
      " WHERE scope='t' AND key='live' AND token='token-live-00000000'", SQLITE_OK},
     {"UPDATE idem_records SET state='released'"
@@ -133,7 +133,7 @@ static const Call aCall[] = {
      " WHERE scope='t' AND key='live' AND token='token-live-00000000'", SQLITE_OK},
     {"UPDATE idem_records SET state='completed'"
      " WHERE scope='t' AND key='live' AND token='token-wrong-0000000'", SQLITE_OK},
-    {"UPDATE idem_records SET state='completed' WHERE scope='t' AND key='live'", SQLITE_CONSTRAINT},
+    {"UPDATE idem_records SET state='completed' WHERE scope='t' AND key='live'", SQLITE_ERROR},
     {"DELETE FROM idem_records WHERE scope='t' AND key='done'", SQLITE_OK},
     {"DELETE FROM idem_records WHERE scope='t' AND key='live'", SQLITE_CONSTRAINT},
     {"SELECT * FROM idem_health", SQLITE_OK},

@@ -1,4 +1,5 @@
-"""Processes that start together: a crowd for races."""
+"""Processes that start together, a crowd for races; and the four forms of a claim."""
+import json
 import multiprocessing
 import sqlite3
 import traceback
@@ -39,3 +40,30 @@ def crowd(size, function, path, *args):
 
 def is_busy(e):
     return e.sqlite_errorcode & 0xff == sqlite3.SQLITE_BUSY
+
+
+# Each claims with operation 'op' and says whether it won.
+
+def by_scalar(db, key, token):
+    cur = db.execute("SELECT idem_claim('t', ?, 'fp', 'op', ?)", (key, token))
+    return json.loads(cur.fetchall()[0][0])["outcome"] == "claimed"
+
+
+def by_table(db, key, token):
+    cur = db.execute("SELECT outcome FROM idem_claim('t', ?, 'fp', 'op', ?)", (key, token))
+    return cur.fetchall()[0][0] == "claimed"
+
+
+def by_carrier(db, key, token):
+    cur = db.execute("INSERT INTO idem_call DEFAULT VALUES RETURNING idem_claim('t', ?, 'fp', 'op', ?)",
+                     (key, token))
+    return json.loads(cur.fetchall()[0][0])["outcome"] == "claimed"
+
+
+def by_records(db, key, token):
+    cur = db.execute("INSERT OR IGNORE INTO idem_records(scope, key, fingerprint, operation, token) "
+                     "VALUES('t', ?, 'fp', 'op', ?)", (key, token))
+    return cur.rowcount == 1
+
+
+FORMS = {"scalar": by_scalar, "table": by_table, "carrier": by_carrier, "records": by_records}

@@ -9,35 +9,10 @@ import sqlite3
 import pytest
 
 from conftest import DEEP, connect, one
-from crowd import crowd, is_busy
+from crowd import FORMS, crowd, is_busy
 
 PROCESSES = 8 if DEEP else 4
 KEYS = 1000 if DEEP else 120
-
-
-def by_scalar(db, key, token):
-    cur = db.execute("SELECT idem_claim('t', ?, 'fp', 'op', ?)", (key, token))
-    return json.loads(cur.fetchall()[0][0])["outcome"] == "claimed"
-
-
-def by_table(db, key, token):
-    cur = db.execute("SELECT outcome FROM idem_claim('t', ?, 'fp', 'op', ?)", (key, token))
-    return cur.fetchall()[0][0] == "claimed"
-
-
-def by_carrier(db, key, token):
-    cur = db.execute("INSERT INTO idem_call DEFAULT VALUES RETURNING idem_claim('t', ?, 'fp', 'op', ?)",
-                     (key, token))
-    return json.loads(cur.fetchall()[0][0])["outcome"] == "claimed"
-
-
-def by_records(db, key, token):
-    cur = db.execute("INSERT OR IGNORE INTO idem_records(scope, key, fingerprint, operation, token) "
-                     "VALUES('t', ?, 'fp', 'op', ?)", (key, token))
-    return cur.rowcount == 1
-
-
-FORMS = {"scalar": by_scalar, "table": by_table, "carrier": by_carrier, "records": by_records}
 
 
 def do_key(db, claims, begin, key, number):

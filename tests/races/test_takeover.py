@@ -5,8 +5,7 @@ import sqlite3
 import pytest
 
 from conftest import DEEP, connect, one
-from crowd import crowd
-from test_races import FORMS
+from crowd import FORMS, crowd
 
 PROCESSES = 6 if DEEP else 4
 KEYS = 50 if DEEP else 12
