@@ -14,7 +14,8 @@
 --     against lines, tax and posting, takes the claim and seals the entry, or does nothing at all.
 --     From then on neither the row nor its children ever change. Payment state is derived.
 --   * Credit notes point to the one invoice they correct (2006/112/EC art. 219), and never exceed it:
---     not in total and not per tax code. No note on a note, a draft or an annulled invoice.
+--     not in total and not per tax code, at the invoice's rate. No note on a note, a draft or an
+--     annulled invoice.
 --   * An issued document has no "void". Where the law knows annulment it is a row beside the invoice:
 --     the number stays used, the VAT register reports AN. Not after a payment or a credit note, not
 --     in a filed VAT period.
@@ -322,11 +323,12 @@ BEGIN
    WHERE NOT EXISTS (SELECT 1 FROM sales_document
                       WHERE id = NEW.credits_id AND status = 'issued' AND kind IN ('invoice', 'advance'))
       OR EXISTS (SELECT 1 FROM annulment WHERE invoice_id = NEW.credits_id);
-  SELECT RAISE(ABORT, 'CREDIT_MISMATCH: a credit note has the company, customer and currency of its invoice, and no earlier date')
+  SELECT RAISE(ABORT, 'CREDIT_MISMATCH: a credit note has the company, customer, currency and rate of its invoice, and no earlier date')
     FROM sales_document i
    WHERE i.id = NEW.credits_id
      AND (NEW.kind IS NOT 'credit_note'
-          OR (NEW.company_id, NEW.customer_id, NEW.currency) IS NOT (i.company_id, i.customer_id, i.currency)
+          OR (NEW.company_id, NEW.customer_id, NEW.currency, NEW.rate_num, NEW.rate_den)
+               IS NOT (i.company_id, i.customer_id, i.currency, i.rate_num, i.rate_den)
           OR NEW.issue_date < i.issue_date);
   SELECT RAISE(ABORT, 'CREDIT_EXCEEDS_INVOICE: what is credited, this note included, must stay within the invoice per tax code')
    WHERE EXISTS (SELECT 1
@@ -720,7 +722,8 @@ SELECT 'CREDIT_MISMATCH', n.company_id, 'sales_document', n.id
   FROM sales_document n LEFT JOIN sales_document i ON i.id = n.credits_id
  WHERE n.status = 'issued' AND n.kind = 'credit_note'
    AND (i.id IS NULL OR i.status <> 'issued' OR i.kind = 'credit_note' OR n.issue_date < i.issue_date
-        OR (n.company_id, n.customer_id, n.currency) IS NOT (i.company_id, i.customer_id, i.currency))
+        OR (n.company_id, n.customer_id, n.currency, n.rate_num, n.rate_den)
+             IS NOT (i.company_id, i.customer_id, i.currency, i.rate_num, i.rate_den))
 UNION ALL
 SELECT 'ANNULMENT_NOT_ALLOWED', z.company_id, 'sales_document', z.invoice_id
   FROM annulment z LEFT JOIN sales_document i ON i.id = z.invoice_id

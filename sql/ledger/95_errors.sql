@@ -41,7 +41,7 @@ VALUES
   ('ORDER_TOTAL_EXCEEDED', 422, 1, 'the order is worth less than would be invoiced'),
   ('CREDIT_EXCEEDS_INVOICE', 422, 1, 'more would be credited than invoiced, in total or of one tax code'),
   ('CREDITED_NOT_ISSUED', 422, 1, 'only a final document that still stands can be credited'),
-  ('CREDIT_MISMATCH', 422, 1, 'company, partner, currency or date differ from the credited document'),
+  ('CREDIT_MISMATCH', 422, 1, 'company, partner, currency, rate or date differ from the credited document'),
   ('ANNULMENT_NOT_ALLOWED', 422, 1, 'credit the invoice instead'),
   ('VOID_NOT_ALLOWED', 422, 1, 'register a supplier credit note instead'),
   ('DOCUMENT_NUMBER_UNREADABLE', 422, 1, 'type the number in letters and digits, or say it is absent'),

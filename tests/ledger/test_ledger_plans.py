@@ -65,6 +65,10 @@ def test_the_detector_detects():
 
 
 @pytest.mark.parametrize("sql", [
+    "DELETE FROM sales_document WHERE id = :i",
+    "DELETE FROM received_bill WHERE id = :i",
+    "DELETE FROM settlement_batch WHERE id = :i",
+    "DELETE FROM depreciation_run WHERE id = :i",
     "SELECT number, full_number FROM next_number WHERE series_id = :s AND period = :p",
     "SELECT period FROM vat_period WHERE company_id = :c AND status = 'open' AND ends_on >= :d ORDER BY ends_on LIMIT 1",
     "SELECT invoice_id FROM order_claim WHERE company_id = :c AND channel = :h AND order_ref = :o AND part = :p AND released_by IS NULL",

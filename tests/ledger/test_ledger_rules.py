@@ -252,7 +252,66 @@ def test_foreign_currency_invoice(book):
             book("INSERT INTO journal_line VALUES (?, ?, 1, ?, 'USD', ?, ?, ?, ?)", entry, n, account, amount, base, party, tax)
         book.db.execute(*book.issue_statement(doc, entry))
     assert book.all("SELECT taxable_minor, tax_minor FROM vat_register_sales") == [(9000, 1890)]
+    note = book.credit(doc, 10000)
+    book("UPDATE sales_document SET currency = 'USD' WHERE id = ?", note)            # at another rate than the invoice
+    book.issue_refused("CREDIT_MISMATCH", note)
     book.healthy()
+
+
+def test_a_company_without_vat_periods(one_book):
+    one_book("INSERT INTO company (id, name, country, base_currency) VALUES (3, 'Association', 'LT', 'EUR')")
+    one_book("INSERT INTO fiscal_year VALUES (3, '2026', '2026-01-01', '2026-12-31', 'open')")
+    one_book("INSERT INTO tax_code (company_id, code, kind, rate_bp) VALUES (3, 'EX', 'exempt', 0)")
+    one_book("INSERT INTO party (id, company_id, name) VALUES (301, 3, 'Member')")
+    one_book("INSERT INTO account (id, company_id, code, name, type, role) VALUES (201, 3, '1', 'R', 'asset', 'receivable'), (207, 3, '2', 'S', 'income', NULL)")
+    one_book("INSERT INTO series (id, company_id, doc_kind, code, template) VALUES (201, 3, 'invoice', 'I', 'I-{period}-{number}')")
+    doc = one_book.issue(one_book.draft("1", company=3, customer=301, tax_code="EX"))
+    assert one_book.all("SELECT full_number, vat_period FROM sales_document WHERE id = ?", doc) == [("I-2026-00001", None)]
+    one_book.healthy()
+
+
+def test_review_lists_name_likely_duplicates_and_never_block(one_book):
+    a = one_book.bill("A-10", net=1000, date="2026-03-01", sha="a" * 64)
+    amount = one_book.bill("B-20", net=1000, date="2026-03-06")
+    file = one_book.bill_draft("C-30", net=2, date="2026-03-20", sha="a" * 64)
+    sign = one_book.bill("A 10", net=1000, date="2026-03-01", kind="credit_note")
+    company = one_book.bill("a10", net=7, company=2)
+    soft = [one_book.bill(n, net=10 + k, date="2026-02-%02d" % (1 + 7 * k)) for k, n in enumerate(("Nr. 0077-O5", "7705", "N\u00b0 77-005"))]
+    voided = one_book.bill("Z-1", net=1000, date="2026-03-02")
+    one_book.void(voided)
+    found = {(x, y, why) for _, x, y, why in one_book.all("SELECT * FROM possible_duplicate_bill")}
+    assert (a, amount, "same amount within five days") in found
+    assert (a, file, "same file") in found
+    assert (a, sign, "same number and amount, other sign") in found
+    assert (a, company, "same supplier and number in another company") in found
+    assert not [f for f in found if voided in f[:2]]
+    similar = {f[:2] for f in found if f[2] == "similar number"}
+    assert similar == {(soft[0], soft[1])}
+    one_book.bill("770-5", net=50, dup_seq=1, dup_reason="another paper", date="2026-01-01")
+    one_book.bill("0770005", net=51, date="2026-01-20")
+    one_book.bill("INV-77005", net=52, date="2026-01-28")
+    similar = {tuple(one_book.one("SELECT doc_no FROM received_bill WHERE id = ?", i) for i in f[1:3])
+               for f in one_book.all("SELECT * FROM possible_duplicate_bill WHERE why = 'similar number'")}
+    assert similar == {("Nr. 0077-O5", "7705"), ("Nr. 0077-O5", "770-5"), ("7705", "770-5"), ("N\u00b0 77-005", "INV-77005")}
+    twin = one_book.invoice(None, 300), one_book.invoice(None, 300, date="2026-03-16")
+    one_book.invoice(None, 300, date="2026-03-25")
+    assert one_book.all("SELECT first_id, second_id FROM possible_duplicate_invoice WHERE first_id = ?", twin[0]) == [twin]
+    one_book.payment("x1", 44)
+    one_book.payment("x2", 44, date="2026-03-17")
+    one_book.payment("x3", 44, date="2026-03-25")
+    assert one_book.one("SELECT count(*) FROM possible_duplicate_payment") == 1
+    assert one_book.one("SELECT unallocated_minor FROM payment_unallocated LIMIT 1") == 44
+    one_book.healthy()
+
+
+def test_stuck_webhooks(one_book):
+    old, new = one_book.event("old"), one_book.event("new")
+    one_book("UPDATE webhook_event SET status = 'failed', attempts = 1 WHERE id = ?", new)
+    assert [r[0] for r in one_book.all("SELECT event_id FROM webhook_stuck")] == ["new"]
+    one_book("INSERT INTO webhook_event (company_id, provider, account, event_id, body, body_sha256, signature_ok, received_at)"
+             " VALUES (1, 'p', 'a', 'older', x'00', ?, 1, '2026-01-01T00:00:00Z')", "b" * 64)
+    assert [r[0] for r in one_book.all("SELECT event_id FROM webhook_stuck ORDER BY 1")] == ["new", "older"]
+    assert old
 
 
 def test_tax_codes_are_judged_at_the_tax_point(book):
