@@ -183,3 +183,23 @@ def test_every_byte_in_every_place(db):
         for byte in range(256):
             changed = payload[:at] + bytes([byte]) + payload[at + 1 :]
             assert actual(db, changed) == expected(changed), changed
+
+
+def test_every_pair_of_boundary_units(db):
+    units = ["d7ff", "d800", "DBFF", "dc00", "DFFF", "e000", "ffff", "0041", "0000", "00e9"]
+    for first in units:
+        for second in [f"\\u{unit}" for unit in units] + ["x", "\\n", "\\u12", "\\x", "", "\\"]:
+            for end in ('"', "z\"", ""):
+                payload = f'["\\u{first}{second}{end}]'.encode()
+                assert actual(db, payload) == expected(payload), payload
+
+
+def test_every_two_byte_start_of_a_character(db):
+    """Lead and second byte in all combinations, rightly continued: what is UTF-8 is Python's word."""
+    for lead in range(0x80, 0x100):
+        length = 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+        for second in [*range(0x7E, 0xC2), 0x22, 0xFF]:
+            sequence = bytes([lead, second]) + b"\x80" * max(0, length - 2)
+            payload = b'"' + sequence + b'"'
+            assert actual(db, payload) == expected(payload), payload
+            assert actual(db, payload[: 1 + length]) == expected(payload[: 1 + length]), payload
