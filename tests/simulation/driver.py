@@ -9,6 +9,7 @@ Several connections, one thread: where SQLite would wait for another connection'
 and the model knows when. A transaction is NONE until it touches the database, then READ (a snapshot)
 or WRITE.
 """
+import base64
 import json
 import pathlib
 import random
@@ -16,7 +17,7 @@ import shutil
 import sqlite3
 
 from conftest import connect
-from model import ERRORS, State
+from model import ERRORS, Effect, State
 
 START = 1_700_000_000_000
 CONNECTIONS = 3
@@ -360,8 +361,7 @@ class Run:
             # The token is idem's to choose: take it over.
             made = got.get("token")
             self.expect(isinstance(made, str) and len(made) == 32, "token:", made)
-            expected = self.conns[number] and self.view(conn).claim(conn.now, scope, key, fp, operation,
-                                                                    None, made)
+            expected = self.view(conn).claim(conn.now, scope, key, fp, operation, None, made)
         self.compare_answer(got, expected.answer)
         self.settle(number, "claim", expected, error)
         self.count("claim", got["outcome"])
@@ -527,8 +527,9 @@ class Run:
         return conn.db.execute(sql, values).fetchall()
 
     def do_policy(self, number, conn, operation, column, value):
-        effect = lambda s: type(s.fail(None))(s.set_policy(operation, column, value), None, None, True,
-                                              False)
+        def effect(s):
+            return Effect(s.set_policy(operation, column, value), None, None, True)
+
         result = self.call(number, "policy", effect, True,
                            f"INSERT INTO idem_policy(operation, {column}) VALUES (?, ?) "
                            f"ON CONFLICT(operation) DO UPDATE SET {column} = excluded.{column}",
@@ -672,7 +673,6 @@ INVARIANTS = {
 
 def from_json(text):
     """The JSON answer with its NULLs and BLOBs put back."""
-    import base64
     answer = dict.fromkeys(ANSWER)
     for name, value in json.loads(text).items():
         if name.endswith("_base64"):

@@ -15,9 +15,8 @@ Record = namedtuple(
               "completed_at code headers response omitted point checkpoint reason logged")
 
 # answer: a dict for a claim, else the value returned. error: one of ERRORS, or None.
-# needs: the call must write, even if only an audit row. marks: what was written is only a note of a
-# claim that was refused.
-Effect = namedtuple("Effect", "state answer error needs marks")
+# needs: the call must write, even if only an audit row.
+Effect = namedtuple("Effect", "state answer error needs")
 
 # The errors: the class of their SQLite code, and words of the message by which they are told apart.
 ERRORS = {
@@ -129,16 +128,17 @@ class State:
 
     def refused(self, now, key, operation, policy, outcome, record, **columns):
         """A claim that is not granted: at level 'all' the audit notes it."""
-        answer = dict(outcome=outcome, http_status=HTTP.get(outcome, record.code), replayed=int(outcome == "replay"),
+        answer = dict(outcome=outcome, replayed=int(outcome == "replay"),
+                      http_status=HTTP.get(outcome, record.code),
                       message=MESSAGES.get(outcome, "any" if outcome != "replay" else None), **columns)
         if outcome != "mismatch":
             answer.update(attempt=record.attempt, created_at=record.created_at)
         after = self.log(policy, "all", now, "replay" if outcome == "replay" else "refused", key,
                          operation, record.attempt, outcome)
-        return Effect(after, answer, None, after is not self, True)
+        return Effect(after, answer, None, after is not self)
 
     def fail(self, error):
-        return Effect(self, None, error, False, False)
+        return Effect(self, None, error, False)
 
     def claim(self, now, scope, key, fingerprint, operation, token, new_token):
         """new_token: the one that this claim would get, the caller's own or whatever idem makes."""
@@ -156,7 +156,7 @@ class State:
             return Effect(after, dict(outcome="claimed", replayed=0, token=new_token,
                                       attempt=record.attempt, lease_until=record.due,
                                       created_at=created_at, recovery_point=record.point,
-                                      checkpoint=record.checkpoint), None, True, False)
+                                      checkpoint=record.checkpoint), None, True)
 
         record = self.records.get(name)
         # Where the audit's last word is 'exhausted', that the record runs again is an exception too.
@@ -192,7 +192,7 @@ class State:
                 return Effect(self, dict(outcome="claimed", replayed=0, token=token,
                                          attempt=record.attempt, lease_until=record.due,
                                          created_at=record.created_at, recovery_point=record.point,
-                                         checkpoint=record.checkpoint), None, False, False)
+                                         checkpoint=record.checkpoint), None, False)
             return self.refused(now, name, operation, policy, "in_progress", record,
                                 lease_until=record.due,
                                 retry_after_ms=(record.due - now, policy["lease_ms"]))
@@ -202,14 +202,14 @@ class State:
                 return self.refused(now, name, operation, policy, "exhausted", record)
             answer = self.refused(now, name, operation, policy, "exhausted", record).answer
             after = self.write(name, record, policy, "exceptions", now, "exhausted")
-            return Effect(after, answer, None, True, True)
+            return Effect(after, answer, None, True)
         if token is not None and (token == record.token or token in record.spent):
             return self.fail("token used")
         spent = record.spent if record.token is None else (record.token, *record.spent)
         retry = record._replace(state="processing", attempt=record.attempt + 1, token=new_token,
                                 spent=spent, due=now + policy["lease_ms"])
-        return granted(retry, "exceptions" if stale or logged else "all", "take-over" if stale else "claim",
-                       record.created_at)
+        return granted(retry, "exceptions" if stale or logged else "all",
+                       "take-over" if stale else "claim", record.created_at)
 
     def finish(self, now, verb, scope, key, token=None, response=None, code=None, headers=None,
                reason=None, point=None, checkpoint=None):
@@ -222,10 +222,9 @@ class State:
         policy = self.policy(record.operation)
 
         def done(after, level, event, detail=None, answer=1):
-            return Effect(self.write(name, after, policy, level, now, event, detail), answer, None, True,
-                          False)
+            return Effect(self.write(name, after, policy, level, now, event, detail), answer, None, True)
 
-        nothing = Effect(self, 1, None, False, False)
+        nothing = Effect(self, 1, None, False)
         if verb == "erase":
             if record.state in ("processing", "unknown"):
                 return self.fail("erase")
@@ -290,9 +289,9 @@ class State:
         if known and now < known[2]:
             if known[0] is not None and fingerprint is not None and not same(known[0], fingerprint):
                 return self.fail("seen other")
-            return Effect(self, 0, None, False, False)
+            return Effect(self, 0, None, False)
         inbox = {**self.inbox, (source, event): (fingerprint, now, now + policy["retention_ms"])}
-        return Effect(State(self.records, self.policies, inbox, self.audit), 1, None, True, False)
+        return Effect(State(self.records, self.policies, inbox, self.audit), 1, None, True)
 
     def purge(self, now, limit, tie):
         """A batch: tombstones first, then answers, then events, of each the oldest first.
@@ -317,7 +316,7 @@ class State:
                                        checkpoint=None, reason=None)
         inbox = {n: e for n, e in self.inbox.items() if n not in events}
         n = len(gone) + len(answers) + len(events)
-        return Effect(State(records, self.policies, inbox, self.audit), n, None, n > 0, False)
+        return Effect(State(records, self.policies, inbox, self.audit), n, None, n > 0)
 
     # ---- listings --------------------------------------------------------------------------------
 

@@ -82,7 +82,8 @@ def test_ends_of_retention_and_tombstone(small):
     rows = {left.split(" ")[1]: right for left, right in small if left.startswith("ends ")}
     left = {"completed:+1": 1, "completed:0": 0, "completed:-1": -1,
             "completed:tomb+1": 1 - oracle.TOMBSTONE, "completed:tomb0": -oracle.TOMBSTONE,
-            "completed:tomb-1": -1 - oracle.TOMBSTONE, "tombstone:far": 1, "tombstone:+1": 1 - oracle.TOMBSTONE,
+            "completed:tomb-1": -1 - oracle.TOMBSTONE, "tombstone:far": 1,
+            "tombstone:+1": 1 - oracle.TOMBSTONE,
             "tombstone:0": -oracle.TOMBSTONE, "tombstone:-1": -1 - oracle.TOMBSTONE}
     assert rows == {name: f"{ms} {ms + oracle.TOMBSTONE}" for name, ms in left.items()}
 
