@@ -24,6 +24,16 @@
 **   bytes, explanation. No text of a payload, a path or a secret is ever quoted: people pass card
 **   data, and sometimes in the wrong argument.
 **
+** WHAT THE RESULT HANGS ON
+**   Only the value the payload spells, and of it only what the paths leave. The paths themselves are
+**   not hashed: a path added later that leaves out something no payload has must not turn retries
+**   that are under way into mismatches. The prefix of the result names the rules; other rules would
+**   need another prefix, here and in the hashed bytes.
+**
+** MEMORY
+**   One set of buffers for each connection, used again by each call: in a scan nothing is allocated
+**   but the result. Large ones are given back, see canonical.h.
+**
 ** PATHS
 **   Parsed once per statement, and kept as auxiliary data of the first path. SQLite keeps that as
 **   long as the first path is constant, which says nothing of the others; so the texts of all are

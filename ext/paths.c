@@ -20,6 +20,11 @@
 **   own path alone, and one pass without look-ahead is enough: what is on the way to a selected
 **   node stays as a shell.
 **
+** COST
+**   One look at each path still alive for each child of a container, whatever the depth: the paths
+**   that lead to a node are the bits of one word, handed down from its parent. Below a node that is
+**   left out, or that no path leads to, nothing is looked at.
+**
 ** NAMES
 **   Names are kept in the canonical spelling of JSON strings. So is every key of a document by the
 **   time it gets here, and comparing decoded names is comparing bytes.
