@@ -41,8 +41,8 @@ static const struct {
                           "fresh key per operation, or set allow_content_key = 1 in idem_policy"},
     [IDEM_E_PREFIX] = {SQLITE_ERROR,
                        "the stored fingerprint is of the form %.*s and the presented one of the "
-                       "form %.*s: they cannot be compared; retry with the form it was claimed "
-                       "with"},
+                       "form %.*s: they cannot be compared; retry with the form that was used "
+                       "first"},
     [IDEM_E_TOKEN_USED] = {SQLITE_CONSTRAINT, "this token was used by an earlier attempt, a token "
                                               "is good for one attempt: claim with a new one"},
     [IDEM_E_NO_RECORD] = {SQLITE_CONSTRAINT,

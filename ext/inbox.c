@@ -15,6 +15,16 @@ typedef struct Seen {
   int bDone;                                        /* it is decided */
 } Seen;
 
+/* The event is known by another fingerprint: of other content, or of a form that cannot tell. */
+static void failOther(IdemCall *pCall, const IdemEvent *pEvent, const IdemValue *pNew) {
+  int nOld = pEvent->nForm, nNew = idemFormLength(pNew);
+  if (nOld && nNew && (nOld != nNew || memcmp(pEvent->aForm, pNew->p, (size_t)nOld) != 0)) {
+    idemFail(pCall, IDEM_E_PREFIX, nOld, pEvent->aForm, nNew, pNew->p);
+  } else {
+    idemFail(pCall, IDEM_E_SEEN_OTHER);
+  }
+}
+
 static void seenOnce(IdemCall *pCall, void *pArg) {
   Seen *p = pArg;
   IdemEvent event;
@@ -24,7 +34,7 @@ static void seenOnce(IdemCall *pCall, void *pArg) {
   if (event.bFound && now < event.expires_at) {
     /* A delivery without a fingerprint says nothing about content, then or now. */
     if (event.bFingerprint && p->pFingerprint->eType != SQLITE_NULL && !event.bSame) {
-      idemFail(pCall, IDEM_E_SEEN_OTHER);
+      failOther(pCall, &event, p->pFingerprint);
     }
     p->bDone = 1;
   } else {

@@ -690,6 +690,9 @@ void idemStoreEvent(IdemCall *pCall, const IdemValue *pSource, const IdemValue *
     columnData(pCall, pStmt, 2, 1 | 2 | 4, &fp);
     pOut->bFingerprint = fp.eType != SQLITE_NULL;
     pOut->bSame = pCall->rc == SQLITE_OK && idemSame(&fp, pFp);
+    pOut->nForm = pOut->bFingerprint && pCall->rc == SQLITE_OK ? idemFormLength(&fp) : 0;
+    if (pOut->nForm > IDEM_FINGERPRINT_MAX) pOut->nForm = 0;
+    if (pOut->nForm) memcpy(pOut->aForm, fp.p, (size_t)pOut->nForm);
   } else {
     idemFail(pCall, IDEM_E_NO_POLICY);
   }

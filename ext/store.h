@@ -73,6 +73,8 @@ typedef struct IdemEvent {
   int bFound;           /* there is a row, perhaps an expired one */
   int bFingerprint;     /* it has a fingerprint */
   int bSame;            /* which equals the presented one */
+  int nForm;            /* bytes of the form that it names, as in "idem1:"; 0 if it names none */
+  char aForm[IDEM_FINGERPRINT_MAX];
   int64_t expires_at;   /* ms */
   int64_t retention_ms; /* policy: how long an event is remembered */
 } IdemEvent;

@@ -93,6 +93,18 @@ def test_the_same_event_with_other_content_is_an_error(db, first, other):
     assert seen(db, "evt_1", "stripe", None) == 0
 
 
+@pytest.mark.parametrize("first, later", [
+    ("idem1:" + "0" * 64, "idemh1:" + "0" * 64), ("idem1:" + "0" * 64, "idem2:" + "0" * 64),
+    ("idemr1:" + "0" * 64, b"idem1:" + b"0" * 64)])
+def test_fingerprints_of_two_forms_are_no_forgery(db, first, later):
+    """As in a claim: what cannot be compared is not called different content."""
+    assert seen(db, "evt_1", "stripe", first) == 1
+    error = refused(db, "SELECT idem_seen('stripe', 'evt_1', ?)", later, text="cannot be compared",
+                    code="SQLITE_ERROR", begins="idem_seen:")
+    assert first[:first.index(":") + 1] in str(error) and "0000" not in str(error)
+    assert seen(db, "evt_1", "stripe", first) == 0
+
+
 def test_a_first_delivery_without_content_fits_any(db):
     assert seen(db, "evt_1") == 1
     assert seen(db, "evt_1", "stripe", "fp") == 0
