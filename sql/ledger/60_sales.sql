@@ -53,7 +53,7 @@ CREATE TABLE sales_document (
   order_ref         TEXT
     CHECK (order_ref <> '' AND order_ref = trim(order_ref) AND instr(order_ref, char(0)) = 0
            AND order_ref NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
-  order_part        TEXT
+  order_part        TEXT    NOT NULL DEFAULT '1'
     CHECK (order_part <> '' AND order_part = trim(order_part) AND instr(order_part, char(0)) = 0
            AND order_part NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
 
@@ -88,7 +88,6 @@ CREATE TABLE sales_document (
   CHECK (kind = 'credit_note' OR refund_ref IS NULL),
   CHECK (kind <> 'credit_note' OR order_ref IS NULL),
   CHECK ((order_ref IS NULL) = (order_channel IS NULL)),
-  CHECK ((order_ref IS NULL) = (order_part IS NULL)),
   FOREIGN KEY (company_id, series_id) REFERENCES series (company_id, id),
   FOREIGN KEY (company_id, customer_id) REFERENCES party (company_id, id),
   FOREIGN KEY (company_id, vat_period) REFERENCES vat_period (company_id, period)

@@ -6,7 +6,7 @@
 -- send after the commit, by document id.
 --
 -- Parameters from the request: company, key, body (the raw JSON request), customer, channel, order_ref,
--- part, currency (the company's own), issue_date, due_date, and lines, a JSON array of
+-- part (NULL for the usual one), currency (the company's own), issue_date, due_date, and lines, a JSON array of
 -- {"description", "quantity_milli", "unit_price_minor", "net_minor", "tax_code"}. From the settings:
 -- series, receivable, revenue, vat (account ids). From earlier steps: token, document, entry, response.
 --
@@ -40,7 +40,7 @@ INSERT INTO sales_document (company_id, kind, customer_id, customer_name, custom
                             customer_country, order_channel, order_ref, order_part, currency, net_minor, tax_minor,
                             gross_minor, base_net_minor, base_tax_minor, base_gross_minor, issue_date, due_date, idem_key)
 SELECT p.company_id, 'invoice', p.id, p.name, p.vat_id, p.address, p.country,
-       iif(:order_ref IS NULL, NULL, :channel), :order_ref, iif(:order_ref IS NULL, NULL, :part),
+       iif(:order_ref IS NULL, NULL, :channel), :order_ref, coalesce(:part, '1'),
        :currency, t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax, :issue_date, :due_date, :key
   FROM party p,
        (SELECT sum(net) AS net, sum(iif(kind = 'reverse_charge', 0, (net * rate_bp + 5000) / 10000)) AS tax
@@ -116,7 +116,7 @@ SELECT e.http_status, e.store_answer,
   FROM ledger_error e
   LEFT JOIN order_invoice_status s
     ON e.code = 'ORDER_ALREADY_INVOICED' AND s.company_id = :company AND s.channel = :channel
-   AND s.order_ref = :order_ref AND s.part = :part AND s.released_by IS NULL
+   AND s.order_ref = :order_ref AND s.part = coalesce(:part, '1') AND s.released_by IS NULL
  WHERE e.code = :code;
 
 -- step: refused

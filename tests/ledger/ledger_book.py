@@ -147,7 +147,7 @@ class Book:
             " order_channel, order_ref, order_part, currency, net_minor, tax_minor, gross_minor, base_net_minor,"
             " base_tax_minor, base_gross_minor, credits_id, refund_ref, issue_date, supply_date, due_date)"
             " SELECT ?, ?, id, name, vat_id, country, ?, ?, ?, 'EUR', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM party WHERE id = ?"
-            " RETURNING id", company, kind, channel if order else None, order, part if order else None,
+            " RETURNING id", company, kind, channel if order else None, order, part,
             net, tax, net + tax, net, tax, net + tax, credits, refund, date, supply, due, customer)
         for n, (amount, code) in enumerate(lines, 1):
             self("INSERT INTO sales_line (document_id, line_no, company_id, description, unit_price_minor, net_minor, tax_code)"
