@@ -16,8 +16,8 @@
 **   no once-guard, because a fetch that failed for want of memory must be tried again later.
 **
 ** SECRETS
-**   HMAC keys go into a context that is made for the call and freed at its end; libcrypto wipes what
-**   it frees of them. Nothing else here ever holds a secret, so nothing else needs wiping.
+**   HMAC keys go into a context that is made for the call and freed at its end; libcrypto wipes
+**   what it frees of them. Nothing else here ever holds a secret, so nothing else needs wiping.
 **
 ** CONFIGURATION
 **   The very first call into the library forbids reading openssl.cnf: a host's configuration could

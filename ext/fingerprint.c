@@ -25,10 +25,10 @@
 **   data, and sometimes in the wrong argument.
 **
 ** WHAT THE RESULT HANGS ON
-**   Only the value the payload spells, and of it only what the paths leave. The paths themselves are
-**   not hashed: a path added later that leaves out something no payload has must not turn retries
-**   that are under way into mismatches. The prefix of the result names the rules; other rules would
-**   need another prefix, here and in the hashed bytes.
+**   Only the value the payload spells, and of it only what the paths leave. The paths themselves
+**   are not hashed: a path added later that leaves out something no payload has must not turn
+**   retries that are under way into mismatches. The prefix of the result names the rules; other
+**   rules would need another prefix, here and in the hashed bytes.
 **
 ** MEMORY
 **   One set of buffers for each connection, used again by each call: in a scan nothing is allocated
