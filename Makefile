@@ -31,6 +31,9 @@ TEST_DEPS  := $(DEMO_DEPS) binutils python3-pytest python3-hypothesis python3-sq
               libcmocka-dev clang libclang-rt-14-dev clang-format
 
 SECONDS_FUZZ ?= 60
+# make V=1 shows the commands. Assertions stay on in the product: a program that might pay twice had
+# better stop. CFLAGS='-O2 -DNDEBUG' takes them out.
+Q      := $(if $(V),,@)
 PYTEST := $(PYTHON) -m pytest -q
 
 .PHONY: all help deps build-deps demo-deps test-deps demo test test-deep test-sanitize test-fuzz \
@@ -43,16 +46,20 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 idem.so: $(OBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_SO) -o $@ $(OBJ) $(LIBCRYPTO)
+	@echo "  LINK $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_SO) -o $@ $(OBJ) $(LIBCRYPTO)
 
 build/%.o: ext/%.c | build
-	$(CC) $(CFLAGS) $(WARN) $(DEFS) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
+	@echo "  CC   $<"
+	$(Q)$(CC) $(CFLAGS) $(WARN) $(DEFS) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
 build/sql_text.o: build/sql_text.c
-	$(CC) $(CFLAGS) $(WARN) $(DEFS) -fPIC -fvisibility=hidden -c -o $@ $<
+	@echo "  CC   $<"
+	$(Q)$(CC) $(CFLAGS) $(WARN) $(DEFS) -fPIC -fvisibility=hidden -c -o $@ $<
 
 build/sql_text.c: $(SQL) sql/embed.sh | build
-	sql/embed.sh > $@.new && mv $@.new $@
+	@echo "  SQL  $@"
+	$(Q)sql/embed.sh > $@.new && mv $@.new $@
 
 build:
 	mkdir -p build
@@ -66,11 +73,11 @@ test-deps:
 deps: test-deps ## installs what building and testing need (Debian, root)
 
 demo: demo-deps ## builds, and shows what idem does with real output
-	@$(MAKE) --no-print-directory idem.so
+	@$(MAKE) --no-print-directory -j2 idem.so
 	$(PYTHON) tests/demo/demo.py
 
 test: test-deps ## builds and runs every test (about 5 minutes)
-	@$(MAKE) --no-print-directory idem.so
+	@$(MAKE) --no-print-directory -j2 idem.so
 	$(PYTEST) tests
 
 test-deep: test-deps ## the long versions of the tests: IDEM_DEEP_SECONDS limits each
