@@ -224,8 +224,8 @@ def test_killed_again_and_again(tmp_path, all_points):
     rng = random.Random(20260101)
     plans = list(itertools.product(all_points, repeat=2))
     if not DEEP:
-        plans = rng.sample(plans, 24)
-    plans += [tuple(rng.choice(all_points) for _ in range(3)) for _ in range(200 if DEEP else 10)]
+        plans = rng.sample(plans, 14)
+    plans += [tuple(rng.choice(all_points) for _ in range(3)) for _ in range(200 if DEEP else 6)]
     killed = 0
     for i, plan in enumerate(plans):
         folder = tmp_path / str(i)
