@@ -84,17 +84,24 @@ static int claimCreate(sqlite3 *db, void *pAux, int argc, const char *const *arg
 
 /*
 ** Plans.  idxNum is a mask of the arguments that are given: 0x01 scope, 0x02 key, 0x04 fingerprint,
-** 0x08 operation, 0x10 token; their values come to xFilter in this order. Without the first three
-** there is no plan.
+** 0x08 operation, 0x10 token; their values come to xFilter in this order. Without the first three,
+** or with PLAN_REFUSED, xFilter fails.
 */
+#define PLAN_REFUSED 0x20
+
 static int claimBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   int aiConstraint[ARG_COUNT] = {-1, -1, -1, -1, -1}, nArg = 0;
   (void)pVtab;
   for (int i = 0; i < pInfo->nConstraint; i++) {
     int iArg = pInfo->aConstraint[i].iColumn - COL_SCOPE;
-    if (iArg < 0 || pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) continue;
+    if (iArg < 0) continue;
+    /* An argument is given once, and by '='. Another comparison would be made when the claim has
+    ** happened, with a column that is NULL, and hide its row. */
+    if (pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ || aiConstraint[iArg] >= 0) {
+      pInfo->idxNum |= PLAN_REFUSED;
+      continue;
+    }
     if (!pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
-    if (aiConstraint[iArg] >= 0) return SQLITE_CONSTRAINT; /* an argument is given once */
     aiConstraint[iArg] = i;
   }
   for (int iArg = 0; iArg < ARG_COUNT; iArg++) {
@@ -140,7 +147,7 @@ static int claimFilter(sqlite3_vtab_cursor *pCursor, int idxNum, const char *idx
     if (idxNum & 1 << iArg) apArg[iArg] = argv[nArg++];
   }
   assert(nArg == argc), (void)argc;
-  if (!apArg[0] || !apArg[1] || !apArg[2]) {
+  if (!apArg[0] || !apArg[1] || !apArg[2] || idxNum & PLAN_REFUSED) {
     idemFail(&call, IDEM_E_ARGUMENTS,
              "FROM idem_claim(scope, key, fingerprint [, operation [, token]])");
   } else {
