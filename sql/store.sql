@@ -180,7 +180,9 @@ BEGIN
     SELECT id FROM idem_store INDEXED BY idem_store_due
     WHERE state = 'tombstone' AND due_at <= new.at ORDER BY due_at LIMIT new.tombstones);
   UPDATE idem_store
-  SET state = 'tombstone', due_at = due_at + min(tombstone_ms, 6307200000000), updated_at = new.at,
+  SET state = 'tombstone', updated_at = new.at,
+      due_at = max(due_at, 0) + CASE WHEN tombstone_ms BETWEEN 1 AND 6307200000000
+                                THEN tombstone_ms ELSE 6307200000000 END, -- one bad row stops nobody
       token = NULL, spent = NULL, headers = NULL, response = NULL, response_omitted = 0,
       recovery_point = NULL, checkpoint = NULL, reason = NULL
   WHERE id IN (
