@@ -89,7 +89,7 @@ test-sanitize: test-deps ## the core tests on a build with AddressSanitizer and 
 	$(MAKE) --no-print-directory build/asan/idem.so
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	IDEM_SO=build/asan/idem.so $(PYTEST) tests/life tests/bugs tests/input tests/hostile
+	IDEM_SO=build/asan/idem.so $(PYTEST) tests/life tests/bugs tests/input tests/hostile tests/review
 
 build/asan/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c
 	mkdir -p build/asan
