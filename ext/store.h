@@ -70,10 +70,10 @@ int64_t idemStorePurge(IdemCall *pCall, int64_t now, const IdemPurge *pPurge);
 
 /* An event of the inbox as remembered. */
 typedef struct IdemEvent {
-  int bFound;           /* there is a row, perhaps an expired one */
-  int bFingerprint;     /* it has a fingerprint */
-  int bSame;            /* which equals the presented one */
-  int nForm;            /* bytes of the form that it names, as in "idem1:"; 0 if it names none */
+  int bFound;       /* there is a row, perhaps an expired one */
+  int bFingerprint; /* it has a fingerprint */
+  int bSame;        /* which equals the presented one */
+  int nForm;        /* bytes of the form that it names, as in "idem1:"; 0 if it names none */
   char aForm[IDEM_FINGERPRINT_MAX];
   int64_t expires_at;   /* ms */
   int64_t retention_ms; /* policy: how long an event is remembered */
