@@ -30,6 +30,8 @@ DEMO_DEPS  := $(BUILD_DEPS) sqlite3 python3
 TEST_DEPS  := $(DEMO_DEPS) binutils python3-pytest python3-hypothesis python3-sqlalchemy \
               libcmocka-dev clang libclang-rt-dev clang-format
 
+BENCH_DEPS := $(DEMO_DEPS) libjansson-dev
+
 SECONDS_FUZZ ?= 60
 # make V=1 shows the commands. Assertions are for `make test-sanitize` and the C tests: -DNDEBUG takes
 # them out of the product, where they would cost a twelfth of the instructions.
@@ -106,8 +108,10 @@ bench-limit: idem.so | build ## claim, complete, replay against hand-written pre
 	$(CC) -O2 -std=c11 -D_GNU_SOURCE $(filter-out -std=c11,$(WARN)) -o build/limit bench/limit.c -lsqlite3
 	build/limit ./idem
 
-bench-fingerprint: idem.so ## fingerprints against SHA-256 alone, json() and other libraries
-	bench/fingerprint.sh
+bench-fingerprint: ## fingerprints against SHA-256 alone, json() and other libraries
+	@tests/deps.sh $(BENCH_DEPS)
+	@$(MAKE) --no-print-directory idem.so
+	$(PYTHON) bench/fingerprint.py
 
 bench-layout: | build ## physical layouts of the store (about 10 minutes; see bench/layout.c)
 	$(CC) -O2 -std=c11 -D_GNU_SOURCE -o build/layout bench/layout.c -lsqlite3
