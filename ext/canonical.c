@@ -31,7 +31,7 @@
 ** is written before it is read. */
 #define TEXT_ROOM (IDEM_SLACK + 1)
 
-/* A bracket not yet closed. The second half is used only when there are paths. */
+/* A bracket not yet closed. Of the second half, only child.bDropped is used without paths. */
 typedef struct Frame {
   IdemObject object;      /* the bracket's offset and, of an object, its members */
   uint8_t chClose;        /* the byte that closes it: '}' or ']' */
@@ -103,7 +103,8 @@ static void enterChild(IdemCanon *p, IdemCursor c, const uint8_t *aName, size_t 
 ** counts when the object closes, after whatever else is wrong inside. */
 static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
   const uint8_t *pSource;
-  const uint32_t iText = textOffset(p, c.pOut);
+  const uint8_t *const aName = c.pOut + 1;
+  size_t nName;
   IdemMember *pMember;
 
   if (idemPeek(&c.pIn, p->scan.pEnd) != '"') return failByte(p, c.pIn);
@@ -111,19 +112,18 @@ static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
   p->scan.bEscaped = 0;
   c = idemScanString(&p->scan, c);
   if (c.pIn == NULL) return c;
+  nName = (size_t)(c.pOut - aName) - 1;
   pMember = idemOrderPush(&p->order);
   if (pMember == NULL) return failWhole(p, IDEM_FAULT_NOMEM);
-  pMember->iText = iText;
-  pMember->nName = textOffset(p, c.pOut) - iText - 2;
-  pMember->iPrefix = idemOrderWord((const uint8_t *)p->text.a + iText + 1, pMember->nName);
+  pMember->iText = textOffset(p, aName) - 1;
+  pMember->nName = (uint32_t)nName;
+  pMember->iPrefix = idemOrderWord(aName, nName);
   pMember->iSource = (uint32_t)(pSource - p->scan.pStart);
   pMember->bEscaped = (uint8_t)p->scan.bEscaped;
-  if (idemPeek(&c.pIn, p->scan.pEnd) != ':') return failByte(p, c.pIn);
-  c.pIn++;
+  pMember->bDropped = 0;
+  if (!idemTake(&c.pIn, p->scan.pEnd, ':')) return failByte(p, c.pIn);
   *c.pOut++ = ':';
-  if (p->pPaths != NULL) {
-    enterChild(p, c, (const uint8_t *)p->text.a + iText + 1, pMember->nName);
-  }
+  if (p->pPaths != NULL) enterChild(p, c, aName, nName);
   return c;
 }
 
@@ -137,22 +137,20 @@ static inline IdemCursor beginChild(IdemCanon *p, IdemCursor c) {
 /* A value has been read whole: ends it as a child of the innermost bracket. */
 static inline IdemCursor endChild(IdemCanon *p, IdemCursor c) {
   Frame *pFrame = p->pFrame;
-  int bDropped = p->pPaths != NULL && pFrame->child.bDropped;
 
   assert(p->nDepth > 0);
-  if (bDropped) {
+  if (pFrame->child.bDropped) {
     c.pOut = (uint8_t *)p->text.a + pFrame->iChild;
     idemOrderForget(&p->order, pFrame->nChildShuffle);
+    if (pFrame->chClose == ']') return c;
+    idemOrderTop(&p->order)->bDropped = 1;
+    pFrame->object.bGap = 1;
   }
   if (pFrame->chClose == '}') {
     IdemMember *pMember = idemOrderTop(&p->order);
     assert(p->order.nMember > pFrame->object.iMember);
     pMember->iEnd = textOffset(p, c.pOut);
     pMember->nShuffle = p->order.nShuffle;
-    pMember->bDropped = (uint8_t)bDropped;
-    pFrame->object.bGap |= bDropped;
-  } else if (bDropped) {
-    return c;
   }
   *c.pOut++ = ',';
   return c;
@@ -170,6 +168,7 @@ static inline IdemCursor openBracket(IdemCanon *p, IdemCursor c) {
   pFrame->object.nShuffle = p->order.nShuffle;
   pFrame->object.bGap = 0;
   pFrame->chClose = *c.pIn == '{' ? '}' : ']';
+  pFrame->child.bDropped = 0; /* and so it stays if there are no paths */
   if (p->pPaths != NULL) {
     pFrame->scope = p->nDepth > 0 ? pFrame[-1].child : p->root;
     pFrame->iElement = 0;
@@ -200,14 +199,12 @@ static inline IdemCursor closeBracket(IdemCanon *p, IdemCursor c) {
   return c;
 }
 
-/* Reads a scalar whole, or of a container the opening bracket. */
-static inline IdemCursor readValue(IdemCanon *p, IdemCursor c) {
+/* Reads a scalar, of which ch is the first byte, or -1 at the end of the input. */
+static inline IdemCursor readScalar(IdemCanon *p, IdemCursor c, int ch) {
   assert(hasRoom(p, c, IDEM_SLACK));
-  switch (idemPeek(&c.pIn, p->scan.pEnd)) {
+  switch (ch) {
   case -1: return failByte(p, c.pIn);
   case '"': return idemScanString(&p->scan, c);
-  case '{':
-  case '[': return openBracket(p, c);
   case '-':
   case '0':
   case '1':
@@ -225,19 +222,14 @@ static inline IdemCursor readValue(IdemCanon *p, IdemCursor c) {
   }
 }
 
-/* A value has ended, or an empty container is about to: closes the brackets that end here, up to
+/* A child has ended, or an empty container is about to: closes the brackets that end here, up to
 ** and with the comma before the next child, or to the end of the document. */
 static inline IdemCursor closeBrackets(IdemCanon *p, IdemCursor c) {
-  while (p->nDepth > 0) {
-    int ch = idemPeek(&c.pIn, p->scan.pEnd);
-    if (ch == ',') {
-      c.pIn++;
-      break;
-    }
-    if (ch != p->pFrame->chClose) return failByte(p, c.pIn);
+  while (!idemTake(&c.pIn, p->scan.pEnd, ',')) {
+    if (idemPeek(&c.pIn, p->scan.pEnd) != p->pFrame->chClose) return failByte(p, c.pIn);
     c = closeBracket(p, c);
-    if (c.pIn == NULL) break;
-    if (p->nDepth > 0) c = endChild(p, c);
+    if (c.pIn == NULL || p->nDepth == 0) return c;
+    c = endChild(p, c);
   }
   return c;
 }
@@ -246,13 +238,16 @@ static inline IdemCursor closeBrackets(IdemCanon *p, IdemCursor c) {
 ** whole of the structure; what is below it knows one value, one child or one bracket. */
 static IdemCursor readDocument(IdemCanon *p, IdemCursor c) {
   for (;;) {
-    int nDepth = p->nDepth;
+    int ch = idemPeek(&c.pIn, p->scan.pEnd);
     int bEnded = 1; /* the value, or the container it opens, has no child to read first */
-    c = readValue(p, c);
-    if (c.pIn == NULL) return c;
-    if (p->nDepth > nDepth) {
+    if (ch == '{' || ch == '[') {
+      c = openBracket(p, c);
+      if (c.pIn == NULL) return c;
       bEnded = idemPeek(&c.pIn, p->scan.pEnd) == p->pFrame->chClose;
-    } else if (nDepth > 0) {
+    } else {
+      c = readScalar(p, c, ch);
+      if (c.pIn == NULL) return c;
+      if (p->nDepth == 0) break;
       c = endChild(p, c);
     }
     if (bEnded) {

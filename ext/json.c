@@ -30,10 +30,6 @@
 static __m128i loadBlock(const uint8_t *p) {
   return _mm_loadu_si128((const __m128i *)(const void *)p);
 }
-
-static void storeBlock(uint8_t *p, __m128i v) {
-  _mm_storeu_si128((__m128i *)(void *)p, v);
-}
 #endif
 
 /* Only the first fault counts: whoever sees a cursor without an input must return it untouched. */
@@ -244,12 +240,8 @@ static inline int isDigit(const uint8_t *p, const uint8_t *pEnd) {
 static inline IdemCursor copyDigits(IdemCursor c, const uint8_t *pEnd) {
 #ifdef IDEM_BLOCK
   while (pEnd - c.pIn >= IDEM_BLOCK) {
-    __m128i v = loadBlock(c.pIn);
-    __m128i low = _mm_cmplt_epi8(v, _mm_set1_epi8('0')); /* signed: 0x80 and more count too */
-    __m128i high = _mm_cmpgt_epi8(v, _mm_set1_epi8('9'));
-    int m = _mm_movemask_epi8(_mm_or_si128(low, high));
+    int m = idemCopyDigitBlock(c.pOut, c.pIn);
     size_t n = m ? idemFirstBit(m) : IDEM_BLOCK;
-    storeBlock(c.pOut, v);
     c.pIn += n;
     c.pOut += n;
     if (m) return c;
@@ -387,7 +379,7 @@ static inline int isCanonical(const Digits *p, int bNegative) {
 
 /* Reads by the grammar and copies as it goes. Most numbers turn out to be canonical, and are done
 ** then; for the others the copy is forgotten and the digits are laid out anew. */
-IdemCursor idemScanNumber(IdemScan *p, IdemCursor c) {
+IdemCursor idemScanNumberWhole(IdemScan *p, IdemCursor c) {
   uint8_t *const pOutStart = c.pOut;
   const int bNegative = *c.pIn == '-';
   Digits row;
@@ -417,18 +409,25 @@ IdemCursor idemScanNumber(IdemScan *p, IdemCursor c) {
 
 /* --- literals ----------------------------------------------------------------------------- */
 
-/* Whatever begins no other token comes here. A misspelt literal is a fault at its first byte, even
-** if the text ends inside it. */
-IdemCursor idemScanLiteral(IdemScan *p, IdemCursor c) {
-  const char *z = *c.pIn == 't' ? "true" : *c.pIn == 'f' ? "false" : *c.pIn == 'n' ? "null" : NULL;
-  size_t n = z ? strlen(z) : 0;
-
-  assert(c.pIn < p->pEnd);
-  if (n == 0 || (size_t)(p->pEnd - c.pIn) < n || memcmp(c.pIn, z, n) != 0) {
+/* A literal of n bytes, or a fault at its first byte, even if the text ends inside it. Inline, so
+** that n is a constant and nothing is called. */
+static inline IdemCursor copyLiteral(IdemScan *p, IdemCursor c, const char *z, size_t n) {
+  if ((size_t)(p->pEnd - c.pIn) < n || memcmp(c.pIn, z, n) != 0) {
     return idemScanFail(p, IDEM_FAULT_SYNTAX, c.pIn);
   }
   memcpy(c.pOut, z, n);
   c.pIn += n;
   c.pOut += n;
   return c;
+}
+
+/* Whatever begins no other token comes here. */
+IdemCursor idemScanLiteral(IdemScan *p, IdemCursor c) {
+  assert(c.pIn < p->pEnd);
+  switch (*c.pIn) {
+  case 't': return copyLiteral(p, c, "true", 4);
+  case 'f': return copyLiteral(p, c, "false", 5);
+  case 'n': return copyLiteral(p, c, "null", 4);
+  default: return idemScanFail(p, IDEM_FAULT_SYNTAX, c.pIn);
+  }
 }

@@ -71,10 +71,13 @@ IdemCursor idemScanFail(IdemScan *p, int eKind, const uint8_t *pWhere);
 /* The rest of a string, of which the cursor has passed the opening quote and perhaps more. */
 IdemCursor idemScanStringRest(IdemScan *p, IdemCursor c);
 
+/* Any number, from its first byte. */
+IdemCursor idemScanNumberWhole(IdemScan *p, IdemCursor c);
+
 /* Each reads one token at c.pIn < pEnd and writes its canonical spelling. The first byte decides
 ** which to call: '"', '-' or a digit, a letter. idemScanLiteral refuses every other byte. */
 static inline IdemCursor idemScanString(IdemScan *p, IdemCursor c);
-IdemCursor idemScanNumber(IdemScan *p, IdemCursor c);
+static inline IdemCursor idemScanNumber(IdemScan *p, IdemCursor c);
 IdemCursor idemScanLiteral(IdemScan *p, IdemCursor c);
 
 /* The text between two quotes, without them: the same rules, but it ends at the first bare quote
@@ -101,6 +104,16 @@ static inline int idemPeek(const uint8_t **ppIn, const uint8_t *pEnd) {
   return pIn < pEnd ? *pIn : -1;
 }
 
+/* Takes the byte ch if it is the next that is not white space; else returns 0, with the white space
+** skipped. */
+static inline int idemTake(const uint8_t **ppIn, const uint8_t *pEnd, int ch) {
+  if (*ppIn == pEnd || **ppIn != ch) {
+    if (idemPeek(ppIn, pEnd) != ch) return 0;
+  }
+  ++*ppIn;
+  return 1;
+}
+
 #ifdef IDEM_BLOCK
 /* Number of bytes before the first whose bit is set in a mask that is not 0. */
 static inline size_t idemFirstBit(int m) {
@@ -117,27 +130,60 @@ static inline int idemCopyBlock(uint8_t *pOut, const uint8_t *pIn) {
   _mm_storeu_si128((__m128i *)(void *)pOut, v);
   return _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, slash), other));
 }
+
+/* Copies a block. Returns the bits of the bytes in it that are not digits. */
+static inline int idemCopyDigitBlock(uint8_t *pOut, const uint8_t *pIn) {
+  __m128i v = _mm_loadu_si128((const __m128i *)(const void *)pIn);
+  __m128i low = _mm_cmplt_epi8(v, _mm_set1_epi8('0')); /* signed: 0x80 and more count too */
+  __m128i high = _mm_cmpgt_epi8(v, _mm_set1_epi8('9'));
+  _mm_storeu_si128((__m128i *)(void *)pOut, v);
+  return _mm_movemask_epi8(_mm_or_si128(low, high));
+}
 #endif
 
-/* Most strings are short and plain: those are read here, without a call. */
+/* Most strings are plain: those are read here, without a call. Quotes are copied with the rest. */
 static inline IdemCursor idemScanString(IdemScan *p, IdemCursor c) {
   assert(c.pIn < p->pEnd && *c.pIn == '"');
-  c.pIn++;
-  *c.pOut++ = '"';
 #ifdef IDEM_BLOCK
   if (p->pEnd - c.pIn >= IDEM_BLOCK) {
-    int m = idemCopyBlock(c.pOut, c.pIn);
-    size_t n = m != 0 ? idemFirstBit(m) : IDEM_BLOCK;
-    c.pIn += n;
-    c.pOut += n;
-    if (m != 0 && *c.pIn == '"') {
-      c.pIn++;
-      *c.pOut++ = '"';
-      return c;
+    int m = idemCopyBlock(c.pOut, c.pIn) & ~1; /* all but the opening quote */
+    while (m == 0) {
+      c.pIn += IDEM_BLOCK;
+      c.pOut += IDEM_BLOCK;
+      if (p->pEnd - c.pIn < IDEM_BLOCK) return idemScanStringRest(p, c);
+      m = idemCopyBlock(c.pOut, c.pIn);
+    }
+    c.pIn += idemFirstBit(m);
+    c.pOut += idemFirstBit(m);
+    if (*c.pIn != '"') return idemScanStringRest(p, c);
+    c.pIn++;
+    c.pOut++;
+    return c;
+  }
+#endif
+  c.pIn++;
+  *c.pOut++ = '"';
+  return idemScanStringRest(p, c);
+}
+
+/* Most numbers are integers of a few digits, which are canonical as they come: those are read here,
+** without a call. */
+static inline IdemCursor idemScanNumber(IdemScan *p, IdemCursor c) {
+  assert(c.pIn < p->pEnd && (*c.pIn == '-' || (*c.pIn >= '0' && *c.pIn <= '9')));
+#ifdef IDEM_BLOCK
+  if (p->pEnd - c.pIn >= IDEM_BLOCK && *c.pIn > '0') {
+    int m = idemCopyDigitBlock(c.pOut, c.pIn);
+    if (m != 0) {
+      size_t n = idemFirstBit(m);
+      if (c.pIn[n] != '.' && (c.pIn[n] | 0x20) != 'e') { /* it ends here */
+        c.pIn += n;
+        c.pOut += n;
+        return c;
+      }
     }
   }
 #endif
-  return idemScanStringRest(p, c);
+  return idemScanNumberWhole(p, c);
 }
 
 #endif

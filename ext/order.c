@@ -35,10 +35,11 @@
 
 /* Runs of this many members are sorted by insertion before they are merged. */
 #define RUN_LENGTH  16
-#define WORD_NUMBER UINT64_C(0xff) /* the bits of a word that hold a member's number in its run */
+#define WORD_NUMBER UINT64_C(0xff)   /* the bits of a word that hold a member's number in its run */
+#define RUN_WORDS   (1 + RUN_LENGTH) /* one for each member of a run, and one before them */
 
 /* A member of a shuffled object, in its final place. */
-typedef struct Place {
+typedef struct IdemPlace {
   uint32_t iText;    /* the name's opening quote */
   uint32_t iEnd;     /* one past the value */
   uint32_t nShuffle; /* shuffles made before iEnd: the last of them may be inside */
@@ -56,10 +57,9 @@ typedef struct Shuffle {
 /* --- memory ------------------------------------------------------------------------------- */
 
 /* The old items are kept, and kept even if this fails. */
-int idemBufferReserve(IdemBuffer *p, size_t nNeed) {
+int idemBufferGrow(IdemBuffer *p, size_t nNeed) {
   size_t nAlloc = p->nAlloc + p->nAlloc / 2;
   void *a;
-  if (nNeed <= p->nAlloc) return IDEM_FAULT_NONE;
   if (nAlloc < nNeed) nAlloc = nNeed;
   a = sqlite3_realloc64(p->a, nAlloc);
   if (a == NULL) return IDEM_FAULT_NOMEM;
@@ -161,30 +161,33 @@ static void insertMembers(IdemOrder *p, IdemMember *a, size_t n) {
 }
 
 /* Sorts the numbers of at most RUN_LENGTH members, as single words of seven bytes of the name and
-** the member's number. That is quick, and nearly always decides; returns 0 if it does not. */
-static int sortWords(uint64_t *aWord, const IdemMember *a, size_t n) {
-  int bEscaped = a[0].bEscaped;
-  int bTie = 0;
+** the member's number. That is quick, and nearly always decides; returns 0 if it does not.
+**
+** A zero before the first word stops each insertion. Of words with equal bytes the second lands
+** right behind the first, so that the tie is seen. The empty name ties with the zero: it is left to
+** the comparison of names, like any other tie. */
+static inline int sortWords(uint64_t *aWord, const IdemMember *a, size_t n) {
+  int bEscaped = 0, bTie = 0;
 
   assert(n > 0 && n <= RUN_LENGTH);
-  aWord[0] = a[0].iPrefix & ~WORD_NUMBER;
-  for (size_t i = 1; i < n; i++) {
-    uint64_t w = (a[i].iPrefix & ~WORD_NUMBER) | i;
-    size_t j = i;
-    for (; j > 0 && w < aWord[j - 1]; j--) aWord[j] = aWord[j - 1];
-    aWord[j] = w;
+  *aWord++ = 0;
+  for (size_t i = 0; i < n; i++) {
+    const uint64_t w = (a[i].iPrefix & ~WORD_NUMBER) | i;
+    uint64_t *pWord = aWord + i;
+    for (; w < pWord[-1]; pWord--) pWord[0] = pWord[-1];
+    pWord[0] = w;
+    bTie |= (w ^ pWord[-1]) <= WORD_NUMBER;
     bEscaped |= a[i].bEscaped;
   }
-  for (size_t i = 1; i < n; i++) bTie |= (aWord[i] ^ aWord[i - 1]) <= WORD_NUMBER;
   return !(bEscaped | bTie);
 }
 
 /* Sorts a run of members into aTo. Words that do not decide still are in the order of the prefixes,
 ** and equal prefixes in that of the input, so that the second sort has little to do. */
 static void sortRun(IdemOrder *p, IdemMember *aTo, const IdemMember *a, size_t n) {
-  uint64_t aWord[RUN_LENGTH];
+  uint64_t aWord[RUN_WORDS];
   int bDecided = sortWords(aWord, a, n);
-  for (size_t i = 0; i < n; i++) aTo[i] = a[aWord[i] & WORD_NUMBER];
+  for (size_t i = 0; i < n; i++) aTo[i] = a[aWord[1 + i] & WORD_NUMBER];
   if (!bDecided) insertMembers(p, aTo, n);
 }
 
@@ -243,10 +246,18 @@ int idemOrderGrow(IdemOrder *p) {
   return reserveMembers(p, p->nMember + (size_t)1);
 }
 
+/* Fills in the place of a member, unless that is dropped; returns the next place. */
+static inline Place *addPlace(Place *pPlace, const IdemMember *pMember) {
+  pPlace->iText = pMember->iText;
+  pPlace->iEnd = pMember->iEnd;
+  pPlace->nShuffle = pMember->nShuffle;
+  return pPlace + !pMember->bDropped;
+}
+
 /* Remembers the final order of an object: the members a[0..n-1], but for dropped ones; in the order
 ** of aWord, unless that is NULL. */
-static int addShuffle(IdemOrder *p, const IdemObject *pObject, const IdemMember *a,
-                      const uint64_t *aWord, size_t n) {
+static inline int addShuffle(IdemOrder *p, const IdemObject *pObject, const IdemMember *a,
+                             const uint64_t *aWord, size_t n) {
   Shuffle *pShuffle;
   Place *pPlace;
   int eFault = idemBufferReserve(&p->shuffle, (p->nShuffle + (size_t)1) * sizeof *pShuffle);
@@ -258,13 +269,10 @@ static int addShuffle(IdemOrder *p, const IdemObject *pObject, const IdemMember 
   pShuffle->iEnd = pObject->iEnd;
   pShuffle->iPlace = p->nPlace;
   pShuffle->nBefore = pObject->nShuffle;
-  for (size_t i = 0; i < n; i++) {
-    const IdemMember *pMember = &a[aWord != NULL ? aWord[i] & WORD_NUMBER : i];
-    if (pMember->bDropped) continue;
-    pPlace->iText = pMember->iText;
-    pPlace->iEnd = pMember->iEnd;
-    pPlace->nShuffle = pMember->nShuffle;
-    pPlace++;
+  if (aWord != NULL) {
+    for (size_t i = 1; i <= n; i++) pPlace = addPlace(pPlace, &a[aWord[i] & WORD_NUMBER]);
+  } else {
+    for (size_t i = 0; i < n; i++) pPlace = addPlace(pPlace, &a[i]);
   }
   p->nPlace = (uint32_t)(pPlace - (Place *)p->place.a);
   pShuffle->nPlace = p->nPlace - pShuffle->iPlace;
@@ -279,16 +287,17 @@ int idemOrderClose(IdemOrder *p, const uint8_t *aText, const IdemObject *pObject
                    uint32_t *piRepeat) {
   IdemMember *a = (IdemMember *)p->member.a + pObject->iMember;
   size_t n = p->nMember - pObject->iMember;
-  uint64_t aWord[RUN_LENGTH];
+  uint64_t aWord[RUN_WORDS];
   size_t i = 1;
+  int bWords;
 
   assert(n > 0 && pObject->iEnd > pObject->iText);
   p->aText = aText;
   p->nMember = pObject->iMember;
   while (i < n && isBefore(p, &a[i - 1], &a[i])) i++;
   if (i == n && !pObject->bGap) return IDEM_FAULT_NONE;
-  if (n <= RUN_LENGTH && sortWords(aWord, a, n)) return addShuffle(p, pObject, a, aWord, n);
-  if (i < n) {
+  bWords = n <= RUN_LENGTH && sortWords(aWord, a, n);
+  if (!bWords && i < n) {
     int eFault = reserveMembers(p, p->nMember + 2 * n);
     if (eFault) return eFault;
     a = (IdemMember *)p->member.a + p->nMember;
@@ -299,7 +308,7 @@ int idemOrderClose(IdemOrder *p, const uint8_t *aText, const IdemObject *pObject
       return IDEM_FAULT_DUPKEY;
     }
   }
-  return addShuffle(p, pObject, a, NULL, n);
+  return addShuffle(p, pObject, a, bWords ? aWord : NULL, n);
 }
 
 /* Places are forgotten with their shuffles: those of the last one left are the last ones. */
@@ -315,8 +324,8 @@ void idemOrderForget(IdemOrder *p, uint32_t nShuffle) {
 
 /* --- second pass -------------------------------------------------------------------------- */
 
-/* Copies n bytes to end at pOut; returns where they begin. Short pieces are copied in whole blocks:
-** before both texts there are IDEM_SLACK bytes that may be read and written. */
+/* Copies n bytes to end at pOut; returns where they begin. Short pieces are copied in whole blocks,
+** at least one: before both texts there are IDEM_SLACK bytes that may be read and written. */
 static inline uint8_t *copyBefore(uint8_t *pOut, const uint8_t *pFrom, size_t n) {
   const uint8_t *pFromEnd = pFrom + n;
   uint8_t *const pStart = pOut - n;
@@ -324,7 +333,11 @@ static inline uint8_t *copyBefore(uint8_t *pOut, const uint8_t *pFrom, size_t n)
     memcpy(pStart, pFrom, n);
     return pStart;
   }
-  for (; pOut > pStart; pOut -= 16, pFromEnd -= 16) memcpy(pOut - 16, pFromEnd - 16, 16);
+  do {
+    pOut -= 32;
+    pFromEnd -= 32;
+    memcpy(pOut, pFromEnd, 32);
+  } while (pOut > pStart);
   return pStart;
 }
 
@@ -334,10 +347,9 @@ static inline uint8_t *copyBefore(uint8_t *pOut, const uint8_t *pFrom, size_t n)
 static uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t iHigh) {
   const uint8_t *const aText = p->aText;
   const Shuffle *const aShuffle = p->shuffle.a;
-  const Place *const aPlace = p->place.a;
-  uint32_t nShuffle = p->nShuffle; /* shuffles made before iHigh */
-  IdemJob job = {0, 0, 0, 0};      /* the object of which this range is a member */
-  int nJob = 0;                    /* 0: of none; else aJob[1..nJob-1] hold those around it */
+  uint32_t nShuffle = p->nShuffle;  /* shuffles made before iHigh */
+  IdemJob job = {0, NULL, NULL, 0}; /* the object of which this range is a member */
+  int nJob = 0;                     /* 0: of none; else aJob[1..nJob-1] hold those around it */
 
   for (;;) {
     if (nShuffle > 0 && aShuffle[nShuffle - 1].iText >= iLow) { /* go into the object */
@@ -347,20 +359,20 @@ static uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t 
       *--pOut = '}';
       p->aJob[nJob++] = job;
       job.iShuffle = nShuffle - 1;
-      job.iFirst = pInner->iPlace;
-      job.iPlace = pInner->iPlace + pInner->nPlace;
+      job.pFirst = (const Place *)p->place.a + pInner->iPlace;
+      job.pPlace = job.pFirst + pInner->nPlace;
       job.iLow = iLow;
     } else {
       assert(iLow <= iHigh);
       pOut = copyBefore(pOut, aText + iLow, iHigh - iLow);
       if (nJob == 0) return pOut;
-      if (job.iPlace > job.iFirst) *--pOut = ',';
+      if (job.pPlace > job.pFirst) *--pOut = ',';
     }
-    if (job.iPlace > job.iFirst) { /* its next member to the left */
-      const Place *pPlace = &aPlace[--job.iPlace];
-      iLow = pPlace->iText;
-      iHigh = pPlace->iEnd;
-      nShuffle = pPlace->nShuffle;
+    if (job.pPlace > job.pFirst) { /* its next member to the left */
+      job.pPlace--;
+      iLow = job.pPlace->iText;
+      iHigh = job.pPlace->iEnd;
+      nShuffle = job.pPlace->nShuffle;
     } else { /* what is left of it */
       *--pOut = '{';
       iLow = job.iLow;

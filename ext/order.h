@@ -41,10 +41,10 @@ typedef struct IdemObject {
 
 /* An object being written by the second pass, from its end. */
 typedef struct IdemJob {
-  uint32_t iShuffle; /* which */
-  uint32_t iFirst;   /* its first place */
-  uint32_t iPlace;   /* one past the place to be written next */
-  uint32_t iLow;     /* where the range around the object begins */
+  uint32_t iShuffle;              /* which */
+  const struct IdemPlace *pFirst; /* its first place */
+  const struct IdemPlace *pPlace; /* one past the place to be written next */
+  uint32_t iLow;                  /* where the range around the object begins */
 } IdemJob;
 
 #define IDEM_DEPTH_MAX 512 /* nested brackets; the next one is a fault */
@@ -63,9 +63,14 @@ typedef struct IdemOrder {
   IdemJob aJob[IDEM_DEPTH_MAX]; /* the second pass's stack */
 } IdemOrder;
 
+/* Called by idemBufferReserve once the room is used up. */
+int idemBufferGrow(IdemBuffer *p, size_t nNeed);
+
 /* Makes room for nNeed bytes; half as much again if there was some, so that growing piece by piece
 ** costs no more than growing at once. IDEM_FAULT_NONE or IDEM_FAULT_NOMEM. */
-int idemBufferReserve(IdemBuffer *p, size_t nNeed);
+static inline int idemBufferReserve(IdemBuffer *p, size_t nNeed) {
+  return nNeed <= p->nAlloc ? IDEM_FAULT_NONE : idemBufferGrow(p, nNeed);
+}
 void idemBufferFree(IdemBuffer *p);
 
 /* Forgets all members and shuffles; keeps the memory. */
