@@ -112,44 +112,68 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM journal_seal WHERE entry_id = OLD.entry_id);
 END;
 
--- The decisive moment. Each document file adds its own condition on journal_seal.
+-- The decisive moment. CASE names the first rule that is broken.
 CREATE TRIGGER journal_seal_insert BEFORE INSERT ON journal_seal
 BEGIN
   SELECT RAISE(ABORT, 'ENTRY_SEALED: this entry is sealed already')
    WHERE EXISTS (SELECT 1 FROM journal_seal WHERE entry_id = NEW.entry_id);
   SELECT RAISE(ABORT, 'ENTRY_MISSING: there is no such entry')
    WHERE NOT EXISTS (SELECT 1 FROM journal_entry WHERE id = NEW.entry_id);
-  SELECT RAISE(ABORT, 'ENTRY_TOO_SMALL: an entry has at least two lines')
-   WHERE (SELECT count(*) FROM journal_line WHERE entry_id = NEW.entry_id) < 2;
-  SELECT RAISE(ABORT, 'ENTRY_UNBALANCED: the base amounts of an entry add up to zero')
-   WHERE (SELECT sum(base_amount_minor) FROM journal_line WHERE entry_id = NEW.entry_id) <> 0;
-  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the entry date is locked or in no open fiscal year; use a later date')
-    FROM journal_entry e JOIN company c ON c.id = e.company_id
-   WHERE e.id = NEW.entry_id
-     AND (e.entry_date <= c.locked_through
-          OR NOT EXISTS (SELECT 1 FROM fiscal_year
-                          WHERE company_id = e.company_id AND status = 'open'
-                            AND starts_on <= e.entry_date AND ends_on >= e.entry_date));
-  SELECT RAISE(ABORT, 'ACCOUNT_NOT_USABLE: an account is of another company, a group, closed, not yet open, in another currency, or needs a party')
+  SELECT CASE
+           WHEN count(*) < 2
+             THEN RAISE(ABORT, 'ENTRY_TOO_SMALL: an entry has at least two lines')
+           WHEN sum(l.base_amount_minor) <> 0
+             THEN RAISE(ABORT, 'ENTRY_UNBALANCED: the base amounts of an entry add up to zero')
+           WHEN max(a.id IS NULL OR a.company_id <> e.company_id OR a.is_group = 1
+                    OR e.entry_date < a.opened_on OR e.entry_date > a.closed_on
+                    OR (a.currency IS NOT NULL AND a.currency <> l.currency)
+                    OR (a.role IN ('receivable', 'payable') AND l.party_id IS NULL))
+             THEN RAISE(ABORT, 'ACCOUNT_NOT_USABLE: an account is of another company, a group, closed, not yet open, in another currency, or needs a party')
+           WHEN max(l.currency = c.base_currency AND l.amount_minor <> l.base_amount_minor)
+             THEN RAISE(ABORT, 'ENTRY_UNBALANCED: in the base currency amount and base amount are the same')
+           WHEN max((l.party_id IS NOT NULL AND p.company_id IS NOT l.company_id)
+                    OR (l.tax_code IS NOT NULL AND t.code IS NULL))
+             THEN RAISE(ABORT, 'WRONG_COMPANY: a party or tax code of this entry belongs to another company')
+         END
     FROM journal_line l
     JOIN journal_entry e ON e.id = l.entry_id
+    LEFT JOIN company c ON c.id = l.company_id
     LEFT JOIN account a ON a.id = l.account_id
-   WHERE l.entry_id = NEW.entry_id
-     AND (a.id IS NULL OR a.company_id <> e.company_id OR a.is_group = 1
-          OR e.entry_date < a.opened_on OR e.entry_date > a.closed_on
-          OR (a.currency IS NOT NULL AND a.currency <> l.currency)
-          OR (a.role IN ('receivable', 'payable') AND l.party_id IS NULL));
-  SELECT RAISE(ABORT, 'ENTRY_UNBALANCED: in the base currency amount and base amount are the same')
-    FROM journal_line l JOIN company c ON c.id = l.company_id
-   WHERE l.entry_id = NEW.entry_id AND l.currency = c.base_currency
-     AND l.amount_minor <> l.base_amount_minor;
-  SELECT RAISE(ABORT, 'WRONG_COMPANY: a party or tax code of this entry belongs to another company')
-    FROM journal_line l
-   WHERE l.entry_id = NEW.entry_id
-     AND ((l.party_id IS NOT NULL
-           AND (SELECT company_id FROM party WHERE id = l.party_id) IS NOT l.company_id)
-       OR (l.tax_code IS NOT NULL
-           AND NOT EXISTS (SELECT 1 FROM tax_code WHERE company_id = l.company_id AND code = l.tax_code)));
+    LEFT JOIN party p ON p.id = l.party_id
+    LEFT JOIN tax_code t ON t.company_id = l.company_id AND t.code = l.tax_code
+   WHERE l.entry_id = NEW.entry_id;
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the entry date is locked or in no open fiscal year; use a later date')
+    FROM journal_entry e
+    LEFT JOIN company c ON c.id = e.company_id
+    LEFT JOIN fiscal_year y ON y.company_id = e.company_id
+          AND y.starts_on <= e.entry_date AND y.ends_on >= e.entry_date
+   WHERE e.id = NEW.entry_id AND (y.status IS NOT 'open' OR e.entry_date <= c.locked_through);
+END;
+
+-- An entry is sealed by its source. What stands beside a document (annulment, void, reversal) seals
+-- the opposite entry.
+CREATE TRIGGER journal_seal_source BEFORE INSERT ON journal_seal
+BEGIN
+  SELECT RAISE(ABORT, 'SOURCE_NOT_POSTED: issue, register or post the document, or annul, void or reverse it; that seals its entry')
+    FROM journal_entry e
+   WHERE e.id = NEW.entry_id
+     AND NOT CASE e.source_kind
+           WHEN 'manual' THEN 1
+           WHEN 'sales_document' THEN
+             EXISTS (SELECT 1 FROM sales_document WHERE id = e.source_id AND status = 'issued' AND entry_id = e.id)
+             OR EXISTS (SELECT 1 FROM annulment WHERE invoice_id = e.source_id AND entry_id = e.id)
+           WHEN 'received_bill' THEN
+             EXISTS (SELECT 1 FROM received_bill WHERE id = e.source_id AND status = 'registered' AND entry_id = e.id)
+             OR EXISTS (SELECT 1 FROM bill_void WHERE bill_id = e.source_id AND entry_id = e.id)
+           WHEN 'payment' THEN
+             EXISTS (SELECT 1 FROM payment WHERE id = e.source_id AND status = 'posted' AND entry_id = e.id)
+           WHEN 'depreciation_run' THEN
+             EXISTS (SELECT 1 FROM depreciation_run WHERE id = e.source_id AND status = 'posted' AND entry_id = e.id)
+           WHEN 'settlement_batch' THEN
+             EXISTS (SELECT 1 FROM settlement_batch WHERE id = e.source_id AND status = 'posted' AND entry_id = e.id)
+             OR EXISTS (SELECT 1 FROM settlement_reversal WHERE batch_id = e.source_id AND entry_id = e.id)
+           ELSE 0
+         END;
 END;
 
 CREATE TRIGGER journal_seal_reversal BEFORE INSERT ON journal_seal

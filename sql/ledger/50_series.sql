@@ -114,12 +114,16 @@ SELECT company_id, series_id, period, number,
   FROM (SELECT s.company_id, s.id AS series_id, s.template, s.digits,
                CASE s.reset WHEN 'year' THEN y.label ELSE '' END AS period,
                max(s.first_no,
-                   1 + coalesce((SELECT max(d.number) FROM sales_document d
-                                  WHERE d.series_id = s.id AND d.number IS NOT NULL
-                                    AND d.period = CASE s.reset WHEN 'year' THEN y.label ELSE '' END), 0),
-                   1 + coalesce((SELECT max(b.number) FROM received_bill b
-                                  WHERE b.series_id = s.id AND b.number IS NOT NULL
-                                    AND b.period = CASE s.reset WHEN 'year' THEN y.label ELSE '' END), 0),
+                   1 + coalesce(CASE s.doc_kind
+                                  WHEN 'bill' THEN
+                                    (SELECT max(b.number) FROM received_bill b
+                                      WHERE b.series_id = s.id AND b.number IS NOT NULL
+                                        AND b.period = CASE s.reset WHEN 'year' THEN y.label ELSE '' END)
+                                  ELSE
+                                    (SELECT max(d.number) FROM sales_document d
+                                      WHERE d.series_id = s.id AND d.number IS NOT NULL
+                                        AND d.period = CASE s.reset WHEN 'year' THEN y.label ELSE '' END)
+                                END, 0),
                    coalesce((SELECT max(f.min_next) FROM series_floor f
                               WHERE f.series_id = s.id
                                 AND f.period = CASE s.reset WHEN 'year' THEN y.label ELSE '' END), 0)) AS number

@@ -196,6 +196,7 @@ BEGIN
 END;
 
 -- The decisive moment, in this order: is it a duplicate, may it be issued, is it right, is it posted.
+-- One statement for each row or set of rows looked at; CASE names the first rule that is broken.
 CREATE TRIGGER sales_document_issue BEFORE UPDATE ON sales_document
 WHEN OLD.status = 'draft' AND NEW.status IS NOT 'draft'
 BEGIN
@@ -204,73 +205,77 @@ BEGIN
                   WHERE company_id = NEW.company_id AND channel = NEW.order_channel
                     AND order_ref = NEW.order_ref AND part = NEW.order_part AND released_by = 0);
 
-  SELECT RAISE(ABORT, 'WRONG_COMPANY: the customer belongs to another company')
-   WHERE (SELECT company_id FROM party WHERE id = NEW.customer_id) IS NOT NEW.company_id;
-  SELECT RAISE(ABORT, 'SERIES_MISMATCH: the series is inactive, of another company or for another kind of document')
-   WHERE NOT EXISTS (SELECT 1 FROM series
-                      WHERE id = NEW.series_id AND company_id = NEW.company_id
-                        AND doc_kind = NEW.kind AND active = 1);
-  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the issue date is missing, locked, or in no open fiscal year')
-   WHERE NEW.issue_date IS NULL
-      OR NEW.issue_date <= (SELECT locked_through FROM company WHERE id = NEW.company_id)
-      OR NOT EXISTS (SELECT 1 FROM fiscal_year
-                      WHERE company_id = NEW.company_id AND status = 'open'
-                        AND starts_on <= NEW.issue_date AND ends_on >= NEW.issue_date);
-  SELECT RAISE(ABORT, 'WRONG_PERIOD: the number period is the fiscal year of the issue date, or empty if the series never restarts')
-   WHERE NEW.period IS NOT (SELECT CASE s.reset
-                                     WHEN 'never' THEN ''
-                                     ELSE (SELECT y.label FROM fiscal_year y
-                                            WHERE y.company_id = NEW.company_id
-                                              AND y.starts_on <= NEW.issue_date AND y.ends_on >= NEW.issue_date)
-                                   END
-                              FROM series s WHERE s.id = NEW.series_id);
-  SELECT RAISE(ABORT, 'NUMBER_NOT_NEXT: take number and full number from next_number in the issuing statement')
-   WHERE (NEW.number, NEW.full_number) IS NOT
-         (SELECT number, full_number FROM next_number
-           WHERE series_id = NEW.series_id AND period = NEW.period);
-  SELECT RAISE(ABORT, 'FULL_NUMBER_TAKEN: another series of this company has printed this number; its template must differ')
-   WHERE EXISTS (SELECT 1 FROM sales_document
-                  WHERE company_id = NEW.company_id AND full_number = NEW.full_number);
-  SELECT RAISE(ABORT, 'DATE_BEFORE_PREVIOUS: this series demands dates in the order of numbers')
-   WHERE (SELECT strict_dates FROM series WHERE id = NEW.series_id) = 1
-     AND NEW.issue_date < (SELECT issue_date FROM sales_document
-                            WHERE series_id = NEW.series_id AND period = NEW.period AND number IS NOT NULL
-                            ORDER BY number DESC LIMIT 1);
-  SELECT RAISE(ABORT, 'WRONG_VAT_PERIOD: take the first open VAT period that ends on or after the tax point')
-   WHERE NEW.vat_period IS NOT (SELECT period FROM vat_period
-                                 WHERE company_id = NEW.company_id AND status = 'open'
-                                   AND ends_on >= coalesce(NEW.supply_date, NEW.issue_date)
-                                 ORDER BY ends_on LIMIT 1)
-      OR (NEW.vat_period IS NULL
-          AND EXISTS (SELECT 1 FROM vat_period WHERE company_id = NEW.company_id));
+  -- The header against company, customer, series, fiscal year and VAT period. Fiscal years do not
+  -- overlap, so this is one row, also where something is missing.
+  SELECT CASE
+           WHEN p.company_id IS NOT NEW.company_id
+             THEN RAISE(ABORT, 'WRONG_COMPANY: the customer belongs to another company')
+           WHEN (s.company_id, s.doc_kind, s.active) IS NOT (NEW.company_id, NEW.kind, 1)
+             THEN RAISE(ABORT, 'SERIES_MISMATCH: the series is inactive, of another company or for another kind of document')
+           WHEN y.status IS NOT 'open' OR NEW.issue_date <= c.locked_through
+             THEN RAISE(ABORT, 'PERIOD_LOCKED: the issue date is missing, locked, or in no open fiscal year')
+           WHEN NEW.period IS NOT CASE s.reset WHEN 'never' THEN '' ELSE y.label END
+             THEN RAISE(ABORT, 'WRONG_PERIOD: the number period is the fiscal year of the issue date, or empty if the series never restarts')
+           WHEN NEW.number IS NOT (SELECT number FROM next_number
+                                    WHERE series_id = NEW.series_id AND period = NEW.period)
+             OR NEW.full_number IS NOT replace(replace(s.template, '{period}', NEW.period), '{number}',
+                                               printf('%0*d', s.digits, NEW.number))
+             THEN RAISE(ABORT, 'NUMBER_NOT_NEXT: take number and full number from next_number in the issuing statement')
+           WHEN EXISTS (SELECT 1 FROM sales_document
+                         WHERE company_id = NEW.company_id AND full_number = NEW.full_number)
+             THEN RAISE(ABORT, 'FULL_NUMBER_TAKEN: another series of this company has printed this number; its template must differ')
+           WHEN s.strict_dates = 1
+            AND NEW.issue_date < (SELECT issue_date FROM sales_document
+                                   WHERE series_id = NEW.series_id AND period = NEW.period AND number IS NOT NULL
+                                   ORDER BY number DESC LIMIT 1)
+             THEN RAISE(ABORT, 'DATE_BEFORE_PREVIOUS: this series demands dates in the order of numbers')
+           WHEN NEW.vat_period IS NOT (SELECT period FROM vat_period
+                                        WHERE company_id = NEW.company_id AND status = 'open'
+                                          AND ends_on >= coalesce(NEW.supply_date, NEW.issue_date)
+                                        ORDER BY ends_on LIMIT 1)
+             OR (NEW.vat_period IS NULL
+                 AND EXISTS (SELECT 1 FROM vat_period WHERE company_id = NEW.company_id))
+             THEN RAISE(ABORT, 'WRONG_VAT_PERIOD: take the first open VAT period that ends on or after the tax point')
+         END
+    FROM (SELECT 1)
+    LEFT JOIN company c ON c.id = NEW.company_id
+    LEFT JOIN party p ON p.id = NEW.customer_id
+    LEFT JOIN series s ON s.id = NEW.series_id
+    LEFT JOIN fiscal_year y ON y.company_id = NEW.company_id
+          AND y.starts_on <= NEW.issue_date AND y.ends_on >= NEW.issue_date;
 
-  SELECT RAISE(ABORT, 'TOTALS_MISMATCH: net, tax and gross must be the sums of lines and tax rows, per tax code')
-   WHERE NOT EXISTS (SELECT 1 FROM sales_line WHERE document_id = NEW.id)
-      OR (SELECT (coalesce(sum(taxable_minor), 0), coalesce(sum(tax_minor), 0),
-                  coalesce(sum(base_taxable_minor), 0), coalesce(sum(base_tax_minor), 0))
-                 IS NOT (NEW.net_minor, NEW.tax_minor, NEW.base_net_minor, NEW.base_tax_minor)
-            FROM sales_tax WHERE document_id = NEW.id)
-      OR NEW.gross_minor IS NOT NEW.net_minor + NEW.tax_minor
-      OR NEW.base_gross_minor IS NOT NEW.base_net_minor + NEW.base_tax_minor
-      OR EXISTS (SELECT 1 FROM sales_tax x
-                  WHERE x.document_id = NEW.id
-                    AND x.taxable_minor IS NOT (SELECT sum(l.net_minor) FROM sales_line l
-                                                 WHERE l.document_id = NEW.id AND l.tax_code = x.tax_code))
-      OR EXISTS (SELECT 1 FROM sales_line l
-                  WHERE l.document_id = NEW.id
-                    AND NOT EXISTS (SELECT 1 FROM sales_tax
-                                     WHERE document_id = NEW.id AND tax_code = l.tax_code))
-      OR EXISTS (SELECT 1 FROM sales_line WHERE document_id = NEW.id AND company_id <> NEW.company_id)
-      OR EXISTS (SELECT 1 FROM sales_tax WHERE document_id = NEW.id AND company_id <> NEW.company_id);
-  SELECT RAISE(ABORT, 'TAX_CODE_MISMATCH: a tax code is missing, not valid at the tax point, or charges no tax')
+  -- Each line has its tax row.
+  SELECT RAISE(ABORT, 'TOTALS_MISMATCH: a document has lines, and each has a tax row for its code')
+   WHERE (SELECT count(*) = 0 OR count(*) <> count(x.tax_code) OR max(l.company_id <> NEW.company_id)
+            FROM sales_line l
+            LEFT JOIN sales_tax x ON x.document_id = NEW.id AND x.tax_code = l.tax_code
+           WHERE l.document_id = NEW.id);
+  -- Each tax row has the net amount of its lines, and its tax is on output VAT.
+  SELECT CASE
+           WHEN (coalesce(sum(x.taxable_minor), 0), coalesce(sum(x.tax_minor), 0),
+                 coalesce(sum(x.base_taxable_minor), 0), coalesce(sum(x.base_tax_minor), 0))
+                  IS NOT (NEW.net_minor, NEW.tax_minor, NEW.base_net_minor, NEW.base_tax_minor)
+             OR max(x.company_id <> NEW.company_id
+                    OR x.taxable_minor IS NOT (SELECT sum(l.net_minor) FROM sales_line l
+                                                WHERE l.document_id = NEW.id AND l.tax_code = x.tax_code))
+             OR NEW.gross_minor IS NOT NEW.net_minor + NEW.tax_minor
+             OR NEW.base_gross_minor IS NOT NEW.base_net_minor + NEW.base_tax_minor
+             THEN RAISE(ABORT, 'TOTALS_MISMATCH: net, tax and gross must be the sums of lines and tax rows, per tax code')
+           WHEN max(t.code IS NULL
+                    OR (NEW.kind <> 'credit_note'
+                        AND (coalesce(NEW.supply_date, NEW.issue_date) < t.valid_from
+                             OR coalesce(NEW.supply_date, NEW.issue_date) > t.valid_to))
+                    OR (x.tax_minor <> 0 AND (t.rate_bp = 0 OR t.kind = 'reverse_charge')))
+             THEN RAISE(ABORT, 'TAX_CODE_MISMATCH: a tax code is missing, not valid at the tax point, or charges no tax')
+           WHEN max((SELECT coalesce(sum(l.base_amount_minor), 0)
+                       FROM journal_line l JOIN account a ON a.id = l.account_id
+                      WHERE l.entry_id = NEW.entry_id AND l.tax_code = x.tax_code AND a.role = 'output_vat')
+                    <> CASE NEW.kind WHEN 'credit_note' THEN x.base_tax_minor ELSE -x.base_tax_minor END)
+             THEN RAISE(ABORT, 'ENTRY_MISMATCH: each tax code must be posted to output VAT with its tax')
+         END
     FROM sales_tax x
     LEFT JOIN tax_code t ON t.company_id = x.company_id AND t.code = x.tax_code
-   WHERE x.document_id = NEW.id
-     AND (t.code IS NULL
-          OR (NEW.kind <> 'credit_note'
-              AND (coalesce(NEW.supply_date, NEW.issue_date) < t.valid_from
-                   OR coalesce(NEW.supply_date, NEW.issue_date) > t.valid_to))
-          OR (x.tax_minor <> 0 AND (t.rate_bp = 0 OR t.kind = 'reverse_charge')));
+   WHERE x.document_id = NEW.id;
   -- Each converted amount may be off by its own rounding, not by more.
   SELECT RAISE(ABORT, 'RATE_MISMATCH: base amounts must be the document amounts times the rate')
     FROM company c
@@ -288,27 +293,21 @@ BEGIN
                         AND source_kind = 'sales_document' AND source_id = NEW.id AND purpose = 'issue'
                         AND entry_date = NEW.issue_date AND reverses_id IS NULL)
      AND (NEW.entry_id IS NOT NULL OR NEW.gross_minor <> 0 OR NEW.base_gross_minor <> 0);
-  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: the receivable of the customer must be the gross amount')
-   WHERE (SELECT (coalesce(sum(l.base_amount_minor), 0),
-                  coalesce(sum(l.amount_minor) FILTER (WHERE l.currency = NEW.currency), 0),
-                  count(*) FILTER (WHERE l.party_id IS NOT NEW.customer_id))
-                 IS NOT (CASE NEW.kind WHEN 'credit_note' THEN -NEW.base_gross_minor ELSE NEW.base_gross_minor END,
-                         CASE NEW.kind WHEN 'credit_note' THEN -NEW.gross_minor ELSE NEW.gross_minor END, 0)
-            FROM journal_line l JOIN account a ON a.id = l.account_id
-           WHERE l.entry_id = NEW.entry_id AND a.role = 'receivable');
-  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: each tax code must be posted to output VAT with its tax, and nothing to input VAT')
-   WHERE EXISTS (SELECT 1 FROM sales_tax x
-                  WHERE x.document_id = NEW.id
-                    AND (SELECT coalesce(sum(l.base_amount_minor), 0)
-                           FROM journal_line l JOIN account a ON a.id = l.account_id
-                          WHERE l.entry_id = NEW.entry_id AND l.tax_code = x.tax_code AND a.role = 'output_vat')
-                        <> CASE NEW.kind WHEN 'credit_note' THEN x.base_tax_minor ELSE -x.base_tax_minor END)
-      OR EXISTS (SELECT 1 FROM journal_line l JOIN account a ON a.id = l.account_id
-                  WHERE l.entry_id = NEW.entry_id
-                    AND (a.role = 'input_vat'
-                         OR (a.role = 'output_vat'
-                             AND NOT EXISTS (SELECT 1 FROM sales_tax
-                                              WHERE document_id = NEW.id AND tax_code = l.tax_code))));
+  SELECT CASE
+           WHEN (coalesce(sum(l.base_amount_minor) FILTER (WHERE a.role = 'receivable'), 0),
+                 coalesce(sum(l.amount_minor) FILTER (WHERE a.role = 'receivable' AND l.currency = NEW.currency), 0))
+                  IS NOT (CASE NEW.kind WHEN 'credit_note' THEN -NEW.base_gross_minor ELSE NEW.base_gross_minor END,
+                          CASE NEW.kind WHEN 'credit_note' THEN -NEW.gross_minor ELSE NEW.gross_minor END)
+             OR max(a.role = 'receivable' AND l.party_id IS NOT NEW.customer_id)
+             THEN RAISE(ABORT, 'ENTRY_MISMATCH: the receivable of the customer must be the gross amount')
+           WHEN max(a.role = 'input_vat'
+                    OR (a.role = 'output_vat'
+                        AND NOT EXISTS (SELECT 1 FROM sales_tax
+                                         WHERE document_id = NEW.id AND tax_code = l.tax_code)))
+             THEN RAISE(ABORT, 'ENTRY_MISMATCH: output VAT carries only tax codes of the document, input VAT nothing')
+         END
+    FROM journal_line l JOIN account a ON a.id = l.account_id
+   WHERE l.entry_id = NEW.entry_id;
 END;
 
 CREATE TRIGGER sales_document_credit BEFORE UPDATE ON sales_document
@@ -341,44 +340,39 @@ BEGIN
                   GROUP BY tax_code HAVING sum(taxable_minor) < 0 OR sum(tax_minor) < 0);
 END;
 
--- After the row is issued. An outer OR IGNORE or OR FAIL replaces the conflict policy in here, so
--- each write is proved afterwards.
-CREATE TRIGGER sales_document_issued AFTER UPDATE ON sales_document
-WHEN OLD.status = 'draft' AND NEW.status = 'issued'
+-- After the row is issued: take the claim, release that of a credited invoice, seal the entry. Each is
+-- a trigger of its own, so that a document pays for what it does. An outer OR IGNORE or OR FAIL
+-- replaces the conflict policy in here, so each write is proved afterwards.
+CREATE TRIGGER sales_document_claim AFTER UPDATE ON sales_document
+WHEN OLD.status = 'draft' AND NEW.status = 'issued' AND NEW.order_ref IS NOT NULL
 BEGIN
   INSERT INTO order_claim (invoice_id, company_id, channel, order_ref, part)
-  SELECT NEW.id, NEW.company_id, NEW.order_channel, NEW.order_ref, NEW.order_part
-   WHERE NEW.order_ref IS NOT NULL;
+  VALUES (NEW.id, NEW.company_id, NEW.order_channel, NEW.order_ref, NEW.order_part);
   SELECT RAISE(ABORT, 'ORDER_ALREADY_INVOICED: the order part could not be claimed')
-   WHERE NEW.order_ref IS NOT NULL
-     AND NOT EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.id AND released_by = 0);
+   WHERE NOT EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.id AND released_by = 0);
   SELECT RAISE(ABORT, 'ORDER_TOTAL_EXCEEDED: this invoice takes the order above its total')
     FROM order_balance
    WHERE company_id = NEW.company_id AND channel = NEW.order_channel AND order_ref = NEW.order_ref
      AND (invoiced_minor - credited_minor > total_minor OR other_currency > 0);
+END;
 
+CREATE TRIGGER sales_document_release AFTER UPDATE ON sales_document
+WHEN OLD.status = 'draft' AND NEW.status = 'issued' AND NEW.credits_id IS NOT NULL
+BEGIN
   UPDATE order_claim SET released_by = NEW.id
    WHERE invoice_id = NEW.credits_id AND released_by = 0
      AND (SELECT credited_in_full FROM invoice_credit WHERE invoice_id = NEW.credits_id) = 1;
   SELECT RAISE(ABORT, 'CLAIM_MISMATCH: the claim of the credited invoice could not be released')
    WHERE EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.credits_id AND released_by = 0)
      AND (SELECT credited_in_full FROM invoice_credit WHERE invoice_id = NEW.credits_id) = 1;
-
-  INSERT INTO journal_seal (entry_id) SELECT NEW.entry_id WHERE NEW.entry_id IS NOT NULL;
-  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: the entry could not be sealed')
-   WHERE NEW.entry_id IS NOT NULL
-     AND NOT EXISTS (SELECT 1 FROM journal_seal WHERE entry_id = NEW.entry_id);
 END;
 
-CREATE TRIGGER journal_seal_sales BEFORE INSERT ON journal_seal
-WHEN (SELECT source_kind FROM journal_entry WHERE id = NEW.entry_id) = 'sales_document'
+CREATE TRIGGER sales_document_seal AFTER UPDATE ON sales_document
+WHEN OLD.status = 'draft' AND NEW.status = 'issued' AND NEW.entry_id IS NOT NULL
 BEGIN
-  SELECT RAISE(ABORT, 'SOURCE_NOT_POSTED: issue (or annul) the document; that seals its entry')
-    FROM journal_entry e
-   WHERE e.id = NEW.entry_id
-     AND NOT EXISTS (SELECT 1 FROM sales_document
-                      WHERE id = e.source_id AND status = 'issued' AND entry_id = e.id)
-     AND NOT EXISTS (SELECT 1 FROM annulment WHERE invoice_id = e.source_id AND entry_id = e.id);
+  INSERT INTO journal_seal (entry_id) VALUES (NEW.entry_id);
+  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: the entry could not be sealed')
+   WHERE NOT EXISTS (SELECT 1 FROM journal_seal WHERE entry_id = NEW.entry_id);
 END;
 
 -- Guards: lines and tax rows are open while their document is a draft ------------------------------

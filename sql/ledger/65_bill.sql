@@ -416,17 +416,6 @@ BEGIN
      AND NOT EXISTS (SELECT 1 FROM journal_seal WHERE entry_id = NEW.entry_id);
 END;
 
-CREATE TRIGGER journal_seal_bill BEFORE INSERT ON journal_seal
-WHEN (SELECT source_kind FROM journal_entry WHERE id = NEW.entry_id) = 'received_bill'
-BEGIN
-  SELECT RAISE(ABORT, 'SOURCE_NOT_POSTED: register (or void) the bill; that seals its entry')
-    FROM journal_entry e
-   WHERE e.id = NEW.entry_id
-     AND NOT EXISTS (SELECT 1 FROM received_bill
-                      WHERE id = e.source_id AND status = 'registered' AND entry_id = e.id)
-     AND NOT EXISTS (SELECT 1 FROM bill_void WHERE bill_id = e.source_id AND entry_id = e.id);
-END;
-
 -- Guards: lines and tax rows -----------------------------------------------------------------------
 
 CREATE TRIGGER bill_line_insert BEFORE INSERT ON bill_line

@@ -222,16 +222,6 @@ BEGIN
    WHERE (SELECT status FROM depreciation_run WHERE id = OLD.run_id) IS 'posted';
 END;
 
-CREATE TRIGGER journal_seal_depreciation BEFORE INSERT ON journal_seal
-WHEN (SELECT source_kind FROM journal_entry WHERE id = NEW.entry_id) = 'depreciation_run'
-BEGIN
-  SELECT RAISE(ABORT, 'SOURCE_NOT_POSTED: post the run; that seals its entry')
-    FROM journal_entry e
-   WHERE e.id = NEW.entry_id
-     AND NOT EXISTS (SELECT 1 FROM depreciation_run
-                      WHERE id = e.source_id AND status = 'posted' AND entry_id = e.id);
-END;
-
 -- Views ------------------------------------------------------------------------------------------
 
 -- Lines that claim their period: drafts and posted ones, until a posted reversal frees them.

@@ -141,16 +141,6 @@ BEGIN
   SELECT RAISE(ABORT, 'IMMUTABLE: a payment is never deleted; reverse it');
 END;
 
-CREATE TRIGGER journal_seal_payment BEFORE INSERT ON journal_seal
-WHEN (SELECT source_kind FROM journal_entry WHERE id = NEW.entry_id) = 'payment'
-BEGIN
-  SELECT RAISE(ABORT, 'SOURCE_NOT_POSTED: post the payment; that seals its entry')
-    FROM journal_entry e
-   WHERE e.id = NEW.entry_id
-     AND NOT EXISTS (SELECT 1 FROM payment
-                      WHERE id = e.source_id AND status = 'posted' AND entry_id = e.id);
-END;
-
 -- Guards: allocations ------------------------------------------------------------------------------
 
 CREATE TRIGGER allocation_insert BEFORE INSERT ON allocation

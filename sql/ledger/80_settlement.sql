@@ -214,17 +214,6 @@ BEGIN
   SELECT RAISE(ABORT, 'IMMUTABLE: a reversal is final');
 END;
 
-CREATE TRIGGER journal_seal_settlement BEFORE INSERT ON journal_seal
-WHEN (SELECT source_kind FROM journal_entry WHERE id = NEW.entry_id) = 'settlement_batch'
-BEGIN
-  SELECT RAISE(ABORT, 'SOURCE_NOT_POSTED: post (or reverse) the batch; that seals its entry')
-    FROM journal_entry e
-   WHERE e.id = NEW.entry_id
-     AND NOT EXISTS (SELECT 1 FROM settlement_batch
-                      WHERE id = e.source_id AND status = 'posted' AND entry_id = e.id)
-     AND NOT EXISTS (SELECT 1 FROM settlement_reversal WHERE batch_id = e.source_id AND entry_id = e.id);
-END;
-
 -- Views ------------------------------------------------------------------------------------------
 
 -- Lines that should have a payment behind them and do not.
