@@ -115,7 +115,7 @@ static inline IdemCursor readName(IdemCanon *p, IdemCursor c) {
   nName = (size_t)(c.pOut - aName) - 1;
   pMember = idemOrderPush(&p->order);
   if (pMember == NULL) return failWhole(p, IDEM_FAULT_NOMEM);
-  pMember->iText = textOffset(p, aName) - 1;
+  pMember->place.iText = textOffset(p, aName) - 1;
   pMember->nName = (uint32_t)nName;
   pMember->iPrefix = idemOrderWord(aName, nName);
   pMember->iSource = (uint32_t)(pSource - p->scan.pStart);
@@ -149,8 +149,8 @@ static inline IdemCursor endChild(IdemCanon *p, IdemCursor c) {
   if (pFrame->chClose == '}') {
     IdemMember *pMember = idemOrderTop(&p->order);
     assert(p->order.nMember > pFrame->object.iMember);
-    pMember->iEnd = textOffset(p, c.pOut);
-    pMember->nShuffle = p->order.nShuffle;
+    pMember->place.iEnd = textOffset(p, c.pOut);
+    pMember->place.nShuffle = p->order.nShuffle;
   }
   *c.pOut++ = ',';
   return c;
@@ -222,15 +222,15 @@ static inline IdemCursor readScalar(IdemCanon *p, IdemCursor c, int ch) {
   }
 }
 
-/* A child has ended, or an empty container is about to: closes the brackets that end here, up to
-** and with the comma before the next child, or to the end of the document. */
+/* A child has ended that no comma follows, or an empty container is about to: closes the brackets
+** that end here, up to and with the comma before the next child, or to the end of the document. */
 static inline IdemCursor closeBrackets(IdemCanon *p, IdemCursor c) {
-  while (!idemTake(&c.pIn, p->scan.pEnd, ',')) {
+  do {
     if (idemPeek(&c.pIn, p->scan.pEnd) != p->pFrame->chClose) return failByte(p, c.pIn);
     c = closeBracket(p, c);
     if (c.pIn == NULL || p->nDepth == 0) return c;
     c = endChild(p, c);
-  }
+  } while (!idemTake(&c.pIn, p->scan.pEnd, ','));
   return c;
 }
 
@@ -250,7 +250,7 @@ static IdemCursor readDocument(IdemCanon *p, IdemCursor c) {
       if (p->nDepth == 0) break;
       c = endChild(p, c);
     }
-    if (bEnded) {
+    if (bEnded && !idemTake(&c.pIn, p->scan.pEnd, ',')) {
       c = closeBrackets(p, c);
       if (c.pIn == NULL) return c;
       if (p->nDepth == 0) break;

@@ -146,7 +146,7 @@ static int valueBytes(sqlite3_value *pValue, int eType, const void **pa, size_t 
 
 /* The parsed paths. 0 if they are wrong and the error is reported. *pbFresh says that the caller
 ** owns the set; otherwise SQLite does. *pp is NULL if there are no paths. */
-static int getPaths(const Call *p, IdemPaths **pp, int *pbFresh) {
+static inline int getPaths(const Call *p, IdemPaths **pp, int *pbFresh) {
   const char *az[IDEM_PATHS_MAX];
   size_t an[IDEM_PATHS_MAX];
   IdemPathFault fault;
@@ -186,7 +186,7 @@ static int getPaths(const Call *p, IdemPaths **pp, int *pbFresh) {
 
 /* The canonical text of the payload. 0 if there is none: then the result, NULL or an error, is set.
 ** The text lives until the canonicaliser's next call. */
-static int canonicalText(const Call *p, uint8_t **pa, size_t *pn) {
+static inline int canonicalText(const Call *p, uint8_t **pa, size_t *pn) {
   IdemPaths *pPaths;
   IdemFault fault = {IDEM_FAULT_NONE, 0};
   const void *aPayload;
@@ -222,9 +222,8 @@ static int digestText(const Call *p, int eForm, uint8_t *a, size_t n, unsigned c
 
 /* Fills in what the functions over JSON have in common. 0, with the error reported, if arguments
 ** are missing. */
-static int startCall(Call *p, sqlite3_context *pCtx, const char *zFunction, int iPayload, int nArg,
-                     sqlite3_value **apArg) {
-  memset(p, 0, sizeof *p);
+static inline int startCall(Call *p, sqlite3_context *pCtx, const char *zFunction, int iPayload,
+                            int nArg, sqlite3_value **apArg) {
   p->pCtx = pCtx;
   p->zFunction = zFunction;
   p->pOwn = idemConnFingerprint(sqlite3_user_data(pCtx));

@@ -7,7 +7,7 @@
 **   The text of a document is written with members in the order they came. What is remembered of an
 **   open object is one IdemMember per name. When the object closes and its names were ascending,
 **   its text is final, and its members are forgotten. Else the members are sorted, and a Shuffle
-**   with one Place per member remembers the order they should have had. Nothing is moved: moving
+**   with one place per member remembers the order they should have had. Nothing is moved: moving
 **   text at every level would copy the innermost text once per level, which is quadratic when
 **   unsorted objects nest.
 **
@@ -16,7 +16,7 @@
 **   the text to its beginning, and each byte is copied once.
 **
 **   Dropped members are sorted like the others, so that a duplicate of one is seen, but get no
-**   Place.
+**   place.
 **
 ** ORDER OF NAMES
 **   By UTF-16 code units, as in RFC 8785. That is the order of the UTF-8 bytes but for one case:
@@ -37,13 +37,6 @@
 #define RUN_LENGTH  16
 #define WORD_NUMBER UINT64_C(0xff)   /* the bits of a word that hold a member's number in its run */
 #define RUN_WORDS   (1 + RUN_LENGTH) /* one for each member of a run, and one before them */
-
-/* A member of a shuffled object, in its final place. */
-typedef struct IdemPlace {
-  uint32_t iText;    /* the name's opening quote */
-  uint32_t iEnd;     /* one past the value */
-  uint32_t nShuffle; /* shuffles made before iEnd: the last of them may be inside */
-} Place;
 
 /* An object whose text is not final. */
 typedef struct Shuffle {
@@ -116,8 +109,8 @@ static int nextByte(const uint8_t **pp, const uint8_t *pEnd) {
 
 /* Names that begin with the same eight bytes, or of which one has escapes. */
 static int compareWhole(const IdemOrder *p, const IdemMember *pA, const IdemMember *pB) {
-  const uint8_t *a = p->aText + pA->iText + 1;
-  const uint8_t *b = p->aText + pB->iText + 1;
+  const uint8_t *a = p->aText + pA->place.iText + 1;
+  const uint8_t *b = p->aText + pB->place.iText + 1;
   size_t nA = pA->nName, nB = pB->nName;
 
   if (pA->bEscaped || pB->bEscaped) {
@@ -247,10 +240,8 @@ int idemOrderGrow(IdemOrder *p) {
 }
 
 /* Fills in the place of a member, unless that is dropped; returns the next place. */
-static inline Place *addPlace(Place *pPlace, const IdemMember *pMember) {
-  pPlace->iText = pMember->iText;
-  pPlace->iEnd = pMember->iEnd;
-  pPlace->nShuffle = pMember->nShuffle;
+static inline IdemPlace *addPlace(IdemPlace *pPlace, const IdemMember *pMember) {
+  *pPlace = pMember->place;
   return pPlace + !pMember->bDropped;
 }
 
@@ -259,12 +250,12 @@ static inline Place *addPlace(Place *pPlace, const IdemMember *pMember) {
 static inline int addShuffle(IdemOrder *p, const IdemObject *pObject, const IdemMember *a,
                              const uint64_t *aWord, size_t n) {
   Shuffle *pShuffle;
-  Place *pPlace;
+  IdemPlace *pPlace;
   int eFault = idemBufferReserve(&p->shuffle, (p->nShuffle + (size_t)1) * sizeof *pShuffle);
   if (!eFault) eFault = idemBufferReserve(&p->place, (p->nPlace + n) * sizeof *pPlace);
   if (eFault) return eFault;
   pShuffle = (Shuffle *)p->shuffle.a + p->nShuffle;
-  pPlace = (Place *)p->place.a + p->nPlace;
+  pPlace = (IdemPlace *)p->place.a + p->nPlace;
   pShuffle->iText = pObject->iText;
   pShuffle->iEnd = pObject->iEnd;
   pShuffle->iPlace = p->nPlace;
@@ -274,7 +265,7 @@ static inline int addShuffle(IdemOrder *p, const IdemObject *pObject, const Idem
   } else {
     for (size_t i = 0; i < n; i++) pPlace = addPlace(pPlace, &a[i]);
   }
-  p->nPlace = (uint32_t)(pPlace - (Place *)p->place.a);
+  p->nPlace = (uint32_t)(pPlace - (IdemPlace *)p->place.a);
   pShuffle->nPlace = p->nPlace - pShuffle->iPlace;
   assert(pShuffle->nBefore <= p->nShuffle && pShuffle->iEnd > pShuffle->iText);
   p->nShuffle++;
@@ -359,7 +350,7 @@ static uint8_t *writeRange(IdemOrder *p, uint8_t *pOut, uint32_t iLow, uint32_t 
       *--pOut = '}';
       p->aJob[nJob++] = job;
       job.iShuffle = nShuffle - 1;
-      job.pFirst = (const Place *)p->place.a + pInner->iPlace;
+      job.pFirst = (const IdemPlace *)p->place.a + pInner->iPlace;
       job.pPlace = job.pFirst + pInner->nPlace;
       job.iLow = iLow;
     } else {

@@ -18,16 +18,21 @@ typedef struct IdemBuffer {
   size_t nAlloc; /* bytes there is room for */
 } IdemBuffer;
 
-/* A member of an object that is still open. Offsets are into the text. */
-typedef struct IdemMember {
-  uint64_t iPrefix;  /* first eight bytes of the name, by idemOrderWord */
+/* A member's piece of the text. Offsets are into the text. */
+typedef struct IdemPlace {
   uint32_t iText;    /* the name's opening quote */
-  uint32_t nName;    /* bytes of the name as written, without the quotes */
   uint32_t iEnd;     /* one past the value */
-  uint32_t nShuffle; /* shuffles made before the value's end */
-  uint32_t iSource;  /* the name's opening quote in the input, for error reports */
-  uint8_t bEscaped;  /* the name is written with a backslash: bytes are not yet characters */
-  uint8_t bDropped;  /* left out of the final text */
+  uint32_t nShuffle; /* shuffles made before iEnd: the last of them may be inside */
+} IdemPlace;
+
+/* A member of an object that is still open. */
+typedef struct IdemMember {
+  uint64_t iPrefix; /* first eight bytes of the name, by idemOrderWord */
+  IdemPlace place;  /* where it is */
+  uint32_t nName;   /* bytes of the name as written, without the quotes */
+  uint32_t iSource; /* the name's opening quote in the input, for error reports */
+  uint8_t bEscaped; /* the name is written with a backslash: bytes are not yet characters */
+  uint8_t bDropped; /* left out of the final text */
 } IdemMember;
 
 /* An object as its closing bracket has just been written. */
@@ -41,10 +46,10 @@ typedef struct IdemObject {
 
 /* An object being written by the second pass, from its end. */
 typedef struct IdemJob {
-  uint32_t iShuffle;              /* which */
-  const struct IdemPlace *pFirst; /* its first place */
-  const struct IdemPlace *pPlace; /* one past the place to be written next */
-  uint32_t iLow;                  /* where the range around the object begins */
+  uint32_t iShuffle;       /* which */
+  const IdemPlace *pFirst; /* its first place */
+  const IdemPlace *pPlace; /* one past the place to be written next */
+  uint32_t iLow;           /* where the range around the object begins */
 } IdemJob;
 
 #define IDEM_DEPTH_MAX 512 /* nested brackets; the next one is a fault */
