@@ -40,9 +40,7 @@ static void makeToken(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAns
 static void demandRoom(IdemCall *pCall, const IdemRequest *pReq, const IdemAnswer *pAnswer) {
   const IdemRecord *pRec = &pAnswer->loaded.record;
   int64_t n = 1000 + 6 * ((int64_t)pRec->point.n + pRec->checkpoint.n);
-  if (pAnswer->loaded.bFound && pReq->nJsonMax > 0 && n > pReq->nJsonMax) {
-    idemFail(pCall, IDEM_E_ANSWER_SIZE);
-  }
+  if (pReq->nJsonMax > 0 && n > pReq->nJsonMax) idemFail(pCall, IDEM_E_ANSWER_SIZE);
 }
 
 /* Carries the verdict out. 0 if somebody was quicker. */

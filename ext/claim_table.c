@@ -43,7 +43,9 @@ static int writerIsRunning(sqlite3 *db) {
 
 /*
 ** The table may be missing (a rollback or PRAGMA temp_store took it), or be there and not connected
-** (every change of the schema disconnects it): preparing a SELECT on it connects it.
+** (every change of the schema disconnects it): preparing a SELECT on it connects it. DDL aborts
+** every other statement that goes on reading, so an ordinary call does it only while none has begun
+** to read.
 */
 void idemClaimTableEnsure(IdemConn *pConn, int bLook) {
   sqlite3 *db = idemConnDb(pConn);
@@ -55,7 +57,7 @@ void idemClaimTableEnsure(IdemConn *pConn, int bLook) {
       return;
     }
   }
-  if (writerIsRunning(db)) return;
+  if (bLook ? writerIsRunning(db) : sqlite3_txn_state(db, 0) != SQLITE_TXN_NONE) return;
   if (sqlite3_exec(db, "CREATE VIRTUAL TABLE IF NOT EXISTS temp.idem_claim USING idem_claim", 0, 0,
                    0) == SQLITE_OK) {
     sqlite3_prepare_v2(db, "SELECT 1 FROM temp.idem_claim(NULL, NULL, NULL)", -1, &pStmt, 0);

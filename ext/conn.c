@@ -132,7 +132,8 @@ static void dropStatements(IdemConn *pConn) {
     pNext = sqlite3_next_stmt(pConn->db, pStmt);
     for (int i = 0; i < IDEM_STMT_COUNT; i++) {
       if (apStmt[i] == pStmt) {
-        sqlite3_finalize(pStmt);
+        /* One that is running is given back by whoever runs it, and then finalised. */
+        if (!sqlite3_stmt_busy(pStmt)) sqlite3_finalize(pStmt);
         break;
       }
     }

@@ -57,6 +57,8 @@ static void finishOnce(IdemCall *pCall, void *pArg) {
   IdemLoaded loaded;
   /* Most completions follow a claim of the same connection: the UPDATE itself finds out. */
   if (p->nRace == 0 && idemStoreRecall(pCall, p->pReq, &loaded)) decideAndWrite(pCall, p, &loaded);
+  /* What memory took for a completion may be one that was done, and needs no write. */
+  if ((pCall->rc & 0xff) == SQLITE_READONLY) idemForgive(pCall);
   if (p->bDone || pCall->rc != SQLITE_OK) return;
   idemStoreLoad(pCall, p->pReq, &loaded);
   if (pCall->rc == SQLITE_OK && !loaded.bFound) p->verdict.eError = IDEM_E_NO_RECORD;

@@ -155,7 +155,7 @@ IDEM_EXPORT int sqlite3_idem_init(sqlite3 *db, char **pzErr, const sqlite3_api_r
   }
   rc = registerAll(db, pConn);
   if (rc == SQLITE_OK) {
-    idemClaimTableEnsure(pConn, 0);
+    idemClaimTableEnsure(pConn, 1);
   } else if (pzErr) {
     *pzErr = sqlite3_mprintf("idem could not be registered: %s", sqlite3_errmsg(db));
   }

@@ -56,7 +56,8 @@ static void appendStep(IdemCall *pCall, sqlite3_str *pBytes, sqlite3_value *pArg
   if (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) {
     sqlite3_int64 i = idemArgInt(pCall, pArg, "step", INT64_MIN, INT64_MAX);
     sqlite3_snprintf(sizeof(zInt), zInt, "%lld", i);
-    appendPart(pBytes, 'i', zInt, (int)strlen(zInt));
+    /* As its digits: a worker whose driver binds numbers as text derives the same key. */
+    appendPart(pBytes, 't', zInt, (int)strlen(zInt));
   } else if (eType == SQLITE_NULL) {
     idemFail(pCall, IDEM_E_NULL, "step");
   } else {

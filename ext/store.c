@@ -50,13 +50,14 @@ const char *idemEventName(int eEvent) {
 ** nHead of them in the second text:
 **   s scope  k key  o operation  f fingerprint  t new token  u the verdict's due  n now
 **   m tombstone_ms  c code  h headers  r response  x omitted  p point  d checkpoint  y reason
-**   and as it was loaded: I id  S state  D due_at  T token  V version of the policies
+**   and as it was loaded: I id  O operation  S state  D due_at  T token  V version of the policies
 ** An UPDATE that sets audit_event fires the trigger that writes the audit row in the same
 ** statement; one that does not set it pays nothing for the trigger.
 */
 #define AS_LOADED "WHERE" AS_ROW
 #define AS_ROW                                                                                     \
-  " id=? AND scope=? AND key=? AND state=? AND attempt=? AND due_at IS ? AND token IS ?"           \
+  " id=? AND scope=? AND key=? AND operation=? AND state=? AND attempt=?"                          \
+  " AND due_at IS ? AND token IS ?"                                                                \
   " AND (SELECT policy_version FROM main.idem_meta WHERE id=1)=?"
 #define DIGITS(n)  #n
 #define LITERAL(n) DIGITS(n)
@@ -88,27 +89,28 @@ static const struct {
                              "state='processing',attempt=1,granted=0,spent=NULL,tombstone_ms=NULL,"
                              "completed_at=NULL,code=NULL,headers=NULL,response=NULL,"
                              "response_omitted=0,recovery_point=NULL,checkpoint=NULL,reason=NULL"),
-                         "oftunnIskSADTV", 6},
+                         "oftunnIskOSADTV", 6},
     [IDEM_WR_RETRY] = {SET(SPEND ",token=?,due_at=?,updated_at=?,state='processing',"
                                  "attempt=attempt+1"),
-                       "tunIskSADTV", 3},
-    [IDEM_WR_COMPLETE] = {SET(ANSWER), "umchrxnnIskSADTV", 8},
-    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynIskSADTV",
+                       "tunIskOSADTV", 3},
+    [IDEM_WR_COMPLETE] = {SET(ANSWER), "umchrxnnIskOSADTV", 8},
+    [IDEM_WR_RELEASE] = {SET("state='released',due_at=NULL,reason=?,updated_at=?"), "ynIskOSADTV",
                          2},
-    [IDEM_WR_SUSPEND] = {SET("state='unknown',due_at=NULL,reason=?,updated_at=?"), "ynIskSADTV", 2},
-    [IDEM_WR_RENEW] = {SET("due_at=?,updated_at=?"), "unIskSADTV", 2},
+    [IDEM_WR_SUSPEND] = {SET("state='unknown',due_at=NULL,reason=?,updated_at=?"), "ynIskOSADTV",
+                         2},
+    [IDEM_WR_RENEW] = {SET("due_at=?,updated_at=?"), "unIskOSADTV", 2},
     [IDEM_WR_CHECKPOINT] = {SET("recovery_point=?,checkpoint=?,due_at=?,updated_at=?"),
-                            "pdunIskSADTV", 4},
+                            "pdunIskOSADTV", 4},
     [IDEM_WR_RESOLVE_COMPLETED] = {SET(ANSWER ",reason=?," SPEND ",token=NULL"),
-                                   "umchrxnnyIskSADTV", 9},
+                                   "umchrxnnyIskOSADTV", 9},
     [IDEM_WR_RESOLVE_RETRY] = {SET("state='released',due_at=NULL,reason=?,updated_at=?,"
                                    "granted=attempt," SPEND ",token=NULL"),
-                               "ynIskSADTV", 2},
+                               "ynIskOSADTV", 2},
     [IDEM_WR_ERASE] = {{"DELETE FROM main.idem_store WHERE ?>=0 AND" AS_ROW,
                         "UPDATE main.idem_store SET updated_at=?,audit_event=? " AS_LOADED},
-                       "nIskSADTV",
+                       "nIskOSADTV",
                        1},
-    [IDEM_WR_MARK] = {SET("updated_at=?"), "nIskSADTV", 1},
+    [IDEM_WR_MARK] = {SET("updated_at=?"), "nIskOSADTV", 1},
 };
 
 /* The statements after the writes in the connection's cache. */
@@ -122,6 +124,7 @@ enum {
   STMT_EVENT,
   STMT_SEE,
   STMT_AUDIT_VERIFY,
+  STMT_OURS,
   STMT_END
 };
 
@@ -524,6 +527,7 @@ static void bindLetter(sqlite3_stmt *pStmt, int i, char c, const IdemWrite *p) {
   case 'y': bindValue(pStmt, i, &pReq->reason); break;
   case 'e': bindName(pStmt, i, aEventName[p->pVerdict->eEvent]); break;
   case 'I': sqlite3_bind_int64(pStmt, i, pRec->id); break;
+  case 'O': bindValue(pStmt, i, &pRec->operation); break;
   case 'S': bindName(pStmt, i, aStateName[pRec->eState]); break;
   case 'A': sqlite3_bind_int64(pStmt, i, pRec->attempt); break;
   case 'D':
@@ -546,9 +550,33 @@ static void bindWrite(sqlite3_stmt *pStmt, const void *pArg) {
   assert(iParam == sqlite3_bind_parameter_count(pStmt) + 1);
 }
 
+static void bindOurs(sqlite3_stmt *pStmt, const void *pArg) {
+  const IdemWrite *p = pArg;
+  bindValue(pStmt, 1, &p->pReq->scope);
+  bindValue(pStmt, 2, &p->pReq->key);
+  bindValue(pStmt, 3, p->pToken);
+}
+
+/*
+** 1 if the write that just ended wrote its row. changes() says so, and counts no row of any
+** trigger. But it says nothing of an INSERT into a view, as an audited claim is: there the row
+** itself is asked.
+*/
+static int tookEffect(IdemCall *pCall, const IdemWrite *pWrite) {
+  static const char zSql[] = "SELECT 1 FROM main.idem_store WHERE scope=? AND key=? AND token=?"
+                             " AND state='processing' AND attempt=1";
+  int bRow;
+  if (pCall->rc != SQLITE_OK) return 0;
+  if (pWrite->pVerdict->eWrite != IDEM_WR_INSERT || pWrite->pVerdict->eEvent == IDEM_EV_NONE) {
+    return sqlite3_changes(pCall->db) > 0;
+  }
+  sqlite3_stmt *pStmt = start(pCall, STMT_OURS, zSql, bindOurs, pWrite, &bRow);
+  idemConnDone(pCall->pConn, pStmt);
+  return pStmt && bRow;
+}
+
 int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite) {
   int eWrite = pWrite->pVerdict->eWrite, bEvent = pWrite->pVerdict->eEvent != IDEM_EV_NONE, bRow;
-  int nBefore = sqlite3_total_changes(pCall->db);
   assert(eWrite > IDEM_WR_NONE && eWrite < IDEM_WR_COUNT);
   assert(pWrite->pLoaded->bFound || eWrite == IDEM_WR_INSERT);
   if (bEvent) demandTriggers(pCall);
@@ -556,7 +584,7 @@ int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite) {
                               bindWrite, pWrite, &bRow);
   if (!pStmt) return 0;
   finishWrite(pCall, pStmt, bRow);
-  if (sqlite3_total_changes(pCall->db) == nBefore) return 0; /* it counts triggers' rows as well */
+  if (!tookEffect(pCall, pWrite)) return 0;
   rememberWrite(pCall, pWrite);
   return 1;
 }
@@ -643,8 +671,10 @@ int64_t idemStorePurge(IdemCall *pCall, int64_t now, const IdemPurge *pPurge) {
   sqlite3_stmt *pStmt = start(pCall, STMT_PURGE, zSql, bindPurge, &args, &bRow);
   if (!pStmt) return 0;
   finishWrite(pCall, pStmt, bRow);
-  /* Rows that triggers change count too, and the INSERT into the view itself does not. */
-  return (int64_t)(unsigned)(sqlite3_total_changes(pCall->db) - nBefore);
+  /* Rows that triggers change count too, those of a temp trigger as well; the INSERT into the view
+  ** itself does not. */
+  return least((int64_t)(unsigned)(sqlite3_total_changes(pCall->db) - nBefore),
+               pPurge->nTombstone + pPurge->nAnswer + pPurge->nEvent);
 }
 
 /* The arguments of the statements on the inbox. */

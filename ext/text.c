@@ -133,6 +133,20 @@ void idemArgToken(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemValue *pO
   if (!bGood) idemFail(pCall, IDEM_E_TOKEN_SHAPE);
 }
 
+/* True if a TEXT is a decimal integer of at most 18 digits: Perl's DBI and Tcl bind numbers so. */
+static int textInt(sqlite3_value *pArg, int64_t *pi) {
+  const char *z = (const char *)sqlite3_value_text(pArg);
+  int n = sqlite3_value_bytes(pArg), bMinus = n > 0 && z && z[0] == '-', i = bMinus;
+  *pi = 0;
+  if (!z || n <= i || n - i > 18) return 0;
+  for (; i < n; i++) {
+    if (z[i] < '0' || z[i] > '9') return 0;
+    *pi = *pi * 10 + (z[i] - '0');
+  }
+  if (bMinus) *pi = -*pi;
+  return 1;
+}
+
 int64_t idemArgInt(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int64_t lo,
                    int64_t hi) {
   int64_t v = 0;
@@ -149,7 +163,7 @@ int64_t idemArgInt(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int6
     v = sqlite3_value_int64(pArg);
   } else if (sqlite3_value_type(pArg) == SQLITE_NULL) {
     idemFail(pCall, IDEM_E_NULL, zWhat);
-  } else {
+  } else if (sqlite3_value_type(pArg) != SQLITE_TEXT || !textInt(pArg, &v)) {
     idemFail(pCall, IDEM_E_TYPE_INT, zWhat);
   }
   if (pCall->rc == SQLITE_OK && (v < lo || v > hi)) {

@@ -29,7 +29,8 @@ void idemArgFingerprint(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemVal
 /* A token: printable ASCII; NULL only if bNull. */
 void idemArgToken(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemValue *pOut);
 
-/* An integer within lo..hi; an integral REAL will do (JavaScript binds numbers so). */
+/* An integer within lo..hi; an integral REAL will do (JavaScript binds numbers so), and decimal
+** digits as TEXT (Perl, Tcl). */
 int64_t idemArgInt(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int64_t lo, int64_t hi);
 
 /* The pieces that many calls share. */

@@ -151,7 +151,7 @@ for what, bad, says in (("fraction", 200.5, "code is not an integer"), ("text", 
 case("data-integer", DATA, 5, "is a number: bind it as TEXT, BLOB or NULL")
 case("data-real", DATA, 0.5, "is a number: bind it as TEXT, BLOB or NULL")
 for what, bad, says in (("null", None, "max_rows is NULL"), ("zero", 0, "max_rows is out of range, 1 to"),
-                        ("negative", -1, "max_rows is out of range, 1 to"), ("text", "10", "max_rows is not an integer"),
+                        ("negative", -1, "max_rows is out of range, 1 to"), ("text", "10 rows", "max_rows is not an integer"),
                         ("fraction", 1.5, "max_rows is not an integer"), ("huge", 2**62, "max_rows is out of range")):
     case(f"max_rows-{what}", MAX_ROWS, bad, says)
 for what, bad, says in (("negative", -1, "ms is out of range, 0 to"), ("text", "now", "ms is not an integer"),
@@ -250,7 +250,19 @@ def test_integral_reals_elsewhere(db):
     assert one(db, "SELECT idem_clock(5000.0)") == 5000
     assert one(db, "SELECT idem_purge(10.0)") == 0
     assert one(db, "SELECT idem_derive_key('k', 1) = idem_derive_key('k', 1.0)") == 1
-    assert one(db, "SELECT idem_derive_key('k', 1) = idem_derive_key('k', '1')") == 0
+    assert one(db, "SELECT idem_derive_key('k', 1) = idem_derive_key('k', '1')") == 1
+
+
+def test_integers_as_decimal_text(db):
+    """Perl's DBI and Tcl bind every parameter as text: a completion must not fail for that."""
+    assert one(db, "SELECT idem_clock('5000')") == 5000
+    assert one(db, "SELECT idem_purge('10')") == 0
+    token = claim(db, "as-text")["token"]
+    assert one(db, "SELECT idem_complete('t', 'as-text', ?, 'r', '201')", token) == 1
+    assert claim(db, "as-text")["code"] == 201
+    for bad in ("", "-", "+1", " 1", "1.0", "0x10", "9" * 19, "\u0661"):
+        with pytest.raises(sqlite3.Error, match="not an integer"):
+            db.execute("SELECT idem_purge(?)", (bad,)).fetchall()
     assert one(db, "SELECT idem_clock(-0.0)") == 0
     with pytest.raises(sqlite3.OperationalError, match="^idem_derive_key: step is not an integer"):
         one(db, "SELECT idem_derive_key('k', 0.5)")
