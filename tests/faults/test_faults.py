@@ -1,0 +1,93 @@
+"""Every operation with every fault under it: see faults.c.
+
+By default a sample of the places where a fault may strike, in a plain build with assertions; with
+IDEM_DEEP=1 every one of them, under AddressSanitizer and UBSan where the compiler has them.
+"""
+import pathlib
+import subprocess
+
+import pytest
+
+from conftest import DEEP, ROOT
+
+HERE = pathlib.Path(__file__).resolve().parent
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-DSQLITE_CORE", "-g", "-O1", "-Wall", "-Wextra"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+LIBS = ["-lsqlite3", "-lcrypto"]
+
+# What fails, and of how many faults one is tried by default.
+KINDS = {"oom": 40, "oom16": 90, "auth": 8, "ignore": 15, "interrupt": 60, "wal": 4, "delete": 6,
+         "full": 2, "fulldelete": 4, "busy": 2, "busydelete": 3, "crypto": 2}
+
+
+def cc(*words):
+    return subprocess.run(["cc", *FLAGS, *map(str, words)], capture_output=True, text=True)
+
+
+def compile_faults(folder, flags=()):
+    """The program, with its object files beside it; None if these flags do not work here."""
+    text = subprocess.run(["sh", str(ROOT / "sql" / "embed.sh")], capture_output=True, check=True)
+    (folder / "sql_text.c").write_bytes(text.stdout)
+    sources = [HERE / "faults.c", *sorted((ROOT / "ext").glob("*.c")), folder / "sql_text.c"]
+    objects = [folder / f"{source.stem}.o" for source in sources]
+    for source, target in zip(sources, objects):
+        done = cc(*flags, f"-I{ROOT / 'ext'}", "-c", "-o", target, source)
+        if done.returncode != 0 and flags:
+            return None
+        assert done.returncode == 0, done.stderr
+    done = cc(*flags, "-o", folder / "faults", *objects, *LIBS)
+    if done.returncode != 0 and flags:
+        return None
+    assert done.returncode == 0, done.stderr
+    return folder / "faults"
+
+
+def run(program, folder, kind, stride, *names):
+    return subprocess.run([str(program), str(folder), kind, str(stride), *names],
+                          capture_output=True, text=True, timeout=7200)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    sanitized = DEEP and compile_faults(tmp_path_factory.mktemp("sanitized"), SANITIZE)
+    return sanitized or compile_faults(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_faults(program, tmp_path, kind):
+    done = run(program, tmp_path, kind, 1 if DEEP else KINDS[kind])
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert " 0 failed" in done.stdout
+    print(done.stdout)
+
+
+# Mistakes in a copy of the extension that the harness must notice: file, old text, new text, kind,
+# operation.
+MISTAKES = {
+    "an error is swallowed": (
+        "conn.c", "  if (rc != SQLITE_SCHEMA) {\n    idemFailDb(pCall, rc);\n",
+        "  if (rc != SQLITE_SCHEMA) {\n", "full", "complete"),
+    "memory is lost": (
+        "conn.c", "  sqlite3_free(pConn->pCache);\n", "", "oom", "replay"),
+    "a statement outlives the connection": (
+        "conn.c", "pConn->nClaimTable == 0)) dropStatements(pConn);", "0)) (void)dropStatements;",
+        "auth", "claim"),
+    "a claim without its row": (
+        "claim.c", "  if (pCall->rc != SQLITE_OK) idemAnswerClear(pAnswer);\n",
+        "  if (pCall->rc != SQLITE_OK) idemForgive(pCall);\n", "full", "claim"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_noticed(program, tmp_path, mistake):
+    name, old, new, kind, operation = MISTAKES[mistake]
+    text = (ROOT / "ext" / name).read_text()
+    assert text.count(old) == 1, "the source has changed: adapt the mistake"
+    (tmp_path / name).write_text(text.replace(old, new))
+    objects = [o for o in program.parent.glob("*.o") if o.stem != pathlib.Path(name).stem]
+    flags = SANITIZE if program.parent.name.startswith("sanitized") else []
+    done = cc(*flags, f"-I{ROOT / 'ext'}", "-o", tmp_path / "faults", tmp_path / name, *objects,
+              *LIBS)
+    assert done.returncode == 0, done.stderr
+    done = run(tmp_path / "faults", tmp_path, kind, 3 if kind == "full" else 20, operation)
+    assert done.returncode == 1 and "FAILED [" in done.stdout, done.stdout + done.stderr
