@@ -21,7 +21,8 @@
 ** call (R1, S1), and of one more (R2, S2). With a fault, the call
 **   - returns R1, and a second connection sees S1; or
 **   - fails with a code of the fault's class, and a second connection sees S0 or, as in any
-**     database whose answer was lost, S1. Repeated without a fault, it does R1 and S1, or R2 and S2.
+**     database whose answer was lost, S1. Repeated without a fault, it does R1 and S1, or R2
+**     and S2.
 ** The clock stands still and tokens are chosen, so states and results are compared byte for byte:
 ** there is no half of an operation, no claim without its row, no replay of another answer. Beside
 ** that: no statement is left running, no lock left behind, last_insert_rowid() is what it was,
