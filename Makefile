@@ -12,7 +12,9 @@ WARN    := -std=c11 -pedantic -Wall -Wextra -Wconversion -Wshadow -Wstrict-proto
 DEFS    := -D_POSIX_C_SOURCE=200809L -Iext
 SRC     := $(wildcard ext/*.c)
 OBJ     := $(SRC:ext/%.c=build/%.o) build/sql_text.o
-SQL     := $(wildcard sql/*.sql sql/*/*.sql)
+SQL     := $(wildcard sql/*.sql sql/ledger/*.sql)
+# Targets that belong to one folder only stand there.
+PARTS   := $(wildcard tests/*/*.mk bench/*.mk ext/*/*.mk)
 
 # libcrypto is linked statically with hidden symbols, so that it cannot collide with one of the host
 # program; CRYPTO=shared is for distributions.
@@ -45,7 +47,7 @@ PYTEST := $(PYTHON) -m pytest -q
 all: idem.so ## builds idem.so
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(PARTS) | expand -t 24
 
 idem.so: $(OBJ)
 	@echo "  LINK $@"
@@ -138,4 +140,5 @@ uninstall: ## removes what install put there
 clean: ## removes what was built
 	rm -rf build idem.so
 
+include $(PARTS)
 -include $(wildcard build/*.d)
