@@ -1,0 +1,256 @@
+/*
+** idem_node.c: one node of a dqlite cluster whose SQL knows idem.
+**
+**     idem-node [-l MS] ID ADDRESS DIRECTORY [JOIN ...]
+**
+**   -l MS      the network's latency between nodes, 1 to 10000 ms (10): a leader that is silent for
+**              15 to 30 times as long is replaced
+**   ID         1 founds a cluster, any other number joins one. A directory keeps its number, and a
+**              number its directory: who lost it comes back under a new one
+**   ADDRESS    IPv4:port at which clients and the other nodes reach this one
+**   DIRECTORY  its data; made if missing
+**   JOIN       nodes to ask for admission, in any order; harmless once admitted
+**
+** Prints "ready" when it serves, "joined" when it was admitted. SIGTERM and SIGINT stop it: exit
+** code 0. It links idem statically and registers it for every connection that dqlite opens, since
+** dqlite does not allow SELECT load_extension().
+*/
+#include "idem.h"
+
+#include <arpa/inet.h>
+#include <dqlite.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ADDRESS_MAX 64   /* bytes of an address */
+#define CONNECT_MS  1000 /* how long to wait for another node, when it joins or connects */
+#define SILENCE_MS  5000 /* a connection whose peer is silent for so long is dropped */
+
+/* Requests and responses of dqlite's wire protocol: the few that joining needs. */
+enum { ASK_LEADER = 0, ASK_ADD = 12, ASK_ASSIGN = 13, ASK_CLUSTER = 16 };
+enum { SAID_SERVER = 1, SAID_NODES = 3, SAID_EMPTY = 8 };
+enum { ROLE_VOTER = 0 };
+
+typedef struct Message {
+  unsigned char a[4096]; /* 8 bytes of header, then the body */
+  size_t n;              /* bytes in use, a multiple of 8 */
+  size_t i;              /* the next byte to read */
+} Message;
+
+static void put64(Message *p, uint64_t v) {
+  for (int i = 0; i < 8; i++) p->a[p->n++] = (unsigned char)(v >> 8 * i);
+}
+
+/* A text ends with a NUL and is padded to a multiple of 8. */
+static void putText(Message *p, const char *z) {
+  memset(p->a + p->n, 0, ADDRESS_MAX + 8);
+  memcpy(p->a + p->n, z, strlen(z));
+  p->n += (strlen(z) / 8 + 1) * 8;
+}
+
+static uint64_t get64(Message *p) {
+  uint64_t v = 0;
+  if (p->i + 8 > p->n) return UINT64_MAX;
+  for (int i = 7; i >= 0; i--) v = v << 8 | p->a[p->i + (size_t)i];
+  p->i += 8;
+  return v;
+}
+
+/* The next text, or "" if there is none that fits an address. */
+static const char *getText(Message *p) {
+  const char *z = (const char *)p->a + p->i;
+  if (p->i >= p->n || !memchr(z, 0, p->n - p->i) || strlen(z) >= ADDRESS_MAX) return "";
+  p->i += (strlen(z) / 8 + 1) * 8;
+  return z;
+}
+
+static int sendAll(int fd, const unsigned char *a, size_t n) {
+  return send(fd, a, n, MSG_NOSIGNAL) == (ssize_t)n;
+}
+
+static int receiveAll(int fd, unsigned char *a, size_t n) {
+  return recv(fd, a, n, MSG_WAITALL) == (ssize_t)n;
+}
+
+/* Begins a request. */
+static void ask(Message *p, uint64_t v) {
+  memset(p, 0, sizeof(*p));
+  p->n = 8;
+  put64(p, v);
+}
+
+/* Sends the request and puts the response in its place. Its type, or -1. */
+static int answer(int fd, int eRequest, Message *p) {
+  size_t nBody;
+  for (int i = 0; i < 4; i++) p->a[i] = (unsigned char)((p->n - 8) / 8 >> 8 * i);
+  p->a[4] = (unsigned char)eRequest;
+  if (!sendAll(fd, p->a, p->n) || !receiveAll(fd, p->a, 8)) return -1;
+  nBody = (p->a[0] | (size_t)p->a[1] << 8 | (size_t)p->a[2] << 16 | (size_t)p->a[3] << 24) * 8;
+  if (nBody > sizeof(p->a) - 8 || !receiveAll(fd, p->a + 8, nBody)) return -1;
+  p->n = 8 + nBody;
+  p->i = 8;
+  return p->a[4];
+}
+
+/*
+** Connects to a node; dqlite calls it too, for every connection from this node to another. There it
+** differs from dqlite's own in three points. Entries go to a node on one connection and its answers
+** come on another, so that no acknowledgement of TCP ever rides on an answer: without TCP_NODELAY
+** each small message waits up to 40 ms for a delayed one. A peer behind a broken link is given up
+** after a second, not after two minutes, as connecting occupies one of few threads. And a
+** connection that broke unnoticed is noticed.
+*/
+static int dial(void *pUnused, const char *zAddress, int *pFd) {
+  struct sockaddr_in sin = {.sin_family = AF_INET};
+  struct timeval wait = {CONNECT_MS / 1000, CONNECT_MS % 1000 * 1000}, forever = {0, 0};
+  int bOn = 1, msSilence = SILENCE_MS;
+  char zHost[ADDRESS_MAX], *zPort;
+  (void)pUnused;
+  if (strlen(zAddress) >= sizeof(zHost)) return -1;
+  strcpy(zHost, zAddress);
+  zPort = strchr(zHost, ':');
+  if (!zPort) return -1;
+  *zPort++ = 0;
+  sin.sin_port = htons((uint16_t)atoi(zPort));
+  if (inet_pton(AF_INET, zHost, &sin.sin_addr) != 1) return -1;
+  *pFd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (*pFd < 0) return -1;
+  if (setsockopt(*pFd, IPPROTO_TCP, TCP_NODELAY, &bOn, sizeof(bOn)) ||
+      setsockopt(*pFd, IPPROTO_TCP, TCP_USER_TIMEOUT, &msSilence, sizeof(msSilence)) ||
+      setsockopt(*pFd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) ||
+      connect(*pFd, (struct sockaddr *)&sin, sizeof(sin)) ||
+      setsockopt(*pFd, SOL_SOCKET, SO_SNDTIMEO, &forever, sizeof(forever))) {
+    close(*pFd);
+    return -1;
+  }
+  return 0;
+}
+
+/* A connection that speaks the wire protocol, for joining; or -1. */
+static int greet(const char *zAddress) {
+  const unsigned char aVersion[8] = {1};
+  struct timeval wait = {SILENCE_MS / 1000, 0};
+  int fd;
+  if (dial(0, zAddress, &fd)) return -1;
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+  if (sendAll(fd, aVersion, sizeof(aVersion))) return fd;
+  close(fd);
+  return -1;
+}
+
+/* Asks the leader on fd to make this node a voter. True if it is one. */
+static int admit(int fd, uint64_t id, const char *zAddress) {
+  Message m;
+  int bKnown = 0;
+  ask(&m, 1); /* with roles */
+  if (answer(fd, ASK_CLUSTER, &m) != SAID_NODES) return 0;
+  for (uint64_t n = get64(&m); n > 0 && m.i < m.n; n--) {
+    uint64_t idNode = get64(&m);
+    getText(&m);
+    uint64_t eRole = get64(&m);
+    if (idNode != id) continue;
+    if (eRole == ROLE_VOTER) return 1;
+    bKnown = 1;
+  }
+  if (!bKnown) {
+    ask(&m, id);
+    putText(&m, zAddress);
+    if (answer(fd, ASK_ADD, &m) != SAID_EMPTY) return 0;
+  }
+  ask(&m, id);
+  put64(&m, ROLE_VOTER);
+  return answer(fd, ASK_ASSIGN, &m) == SAID_EMPTY;
+}
+
+/* Asks the cluster of the node at zVia for admission. True if this node is a voter. */
+static int join(const char *zVia, uint64_t id, const char *zAddress) {
+  Message m;
+  char zLeader[ADDRESS_MAX] = "";
+  int bDone = 0, fd = greet(zVia);
+  if (fd < 0) return 0;
+  ask(&m, 0);
+  if (answer(fd, ASK_LEADER, &m) == SAID_SERVER) {
+    get64(&m);
+    strcpy(zLeader, getText(&m));
+  }
+  close(fd);
+  fd = zLeader[0] ? greet(zLeader) : -1;
+  if (fd < 0) return 0;
+  bDone = admit(fd, id, zAddress);
+  close(fd);
+  return bDone;
+}
+
+static int fail(const char *zWhat, const char *zWhy) {
+  fprintf(stderr, "idem-node: %s%s%s\n", zWhat, zWhy ? ": " : "", zWhy ? zWhy : "");
+  return 1;
+}
+
+static int usage(void) {
+  fprintf(stderr, "usage: idem-node [-l MS] ID ADDRESS DIRECTORY [JOIN ...]\n"
+                  "ID 1 founds a cluster, others join one; addresses are IPv4:port\n");
+  return 2;
+}
+
+/* Serves until SIGTERM or SIGINT; asks azJoin in turn until one of them has let us in. */
+static void serve(uint64_t id, const char *zAddress, char **azJoin, int nJoin) {
+  struct timespec pause = {0, 200000000};
+  sigset_t stop;
+  int bMember = nJoin == 0;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  sigaddset(&stop, SIGINT);
+  printf("ready %s\n", zAddress);
+  fflush(stdout);
+  for (int i = 0; !bMember; i++) {
+    bMember = join(azJoin[i % nJoin], id, zAddress);
+    if (bMember) printf("joined\n");
+    fflush(stdout);
+    if (!bMember && sigtimedwait(&stop, 0, &pause) > 0) return;
+  }
+  while (sigwaitinfo(&stop, 0) < 0 && errno == EINTR) continue;
+}
+
+int main(int argc, char **argv) {
+  dqlite_node *pNode = 0;
+  sigset_t stop;
+  int msLatency = 10, c;
+  while ((c = getopt(argc, argv, "l:")) == 'l') msLatency = atoi(optarg);
+  if (c != -1 || argc - optind < 3 || msLatency < 1 || msLatency > 10000) return usage();
+  uint64_t id = strtoull(argv[optind], 0, 10);
+  const char *zAddress = argv[optind + 1], *zDirectory = argv[optind + 2];
+  int nJoin = argc - optind - 3;
+  if (id == 0 || strlen(zAddress) >= ADDRESS_MAX || (id == 1 && nJoin > 0)) return usage();
+
+  /* A client or node that dies while it is written to must not take this node along. The stop
+  ** signals are blocked before dqlite makes its threads, so that they come to serve() alone. */
+  signal(SIGPIPE, SIG_IGN);
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  sigaddset(&stop, SIGINT);
+  if (sigprocmask(SIG_BLOCK, &stop, 0)) return fail("sigprocmask", strerror(errno));
+  if (mkdir(zDirectory, 0700) && errno != EEXIST) return fail(zDirectory, strerror(errno));
+  if (sqlite3_auto_extension((void (*)(void))sqlite3_idem_init)) return fail("idem", 0);
+
+  if (dqlite_node_create(id, zAddress, zDirectory, &pNode)) return fail("dqlite", 0);
+  if (dqlite_node_set_bind_address(pNode, zAddress) ||
+      dqlite_node_set_network_latency_ms(pNode, (unsigned)msLatency) ||
+      dqlite_node_set_connect_func(pNode, dial, 0) || dqlite_node_start(pNode)) {
+    fail(zAddress, dqlite_node_errmsg(pNode));
+    dqlite_node_destroy(pNode);
+    return 1;
+  }
+  serve(id, zAddress, argv + optind + 3, nJoin);
+  dqlite_node_stop(pNode);
+  dqlite_node_destroy(pNode);
+  return 0;
+}

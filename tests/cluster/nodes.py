@@ -1,0 +1,128 @@
+"""Three nodes of idem-node on 127.0.0.1, to be killed, stopped, continued, restarted at will."""
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import time
+
+from cluster.wire import Client, Refused
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NODE = ROOT / "build" / "idem-node"
+
+
+def free_port(port=0):
+    """The wanted one if it is free; else one below the range that the system gives to outgoing
+    connections, so that it stays free while its node is down."""
+    while True:
+        port = port or random.randrange(10000, 32000)
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                port = 0
+
+
+class Node:
+    def __init__(self, number, address, folder, join=(), latency=10, wrap=()):
+        self.number, self.address, self.folder = number, address, pathlib.Path(folder)
+        self.command = [*wrap, str(NODE), "-l", str(latency), str(number), address, str(folder),
+                        *join]
+        self.process = None
+
+    def start(self):
+        assert not self.running()
+        with open(f"{self.folder}.log", "ab") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, seconds=10):
+        """Asks it to stop; the exit code."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def log(self):
+        return pathlib.Path(f"{self.folder}.log").read_text()
+
+
+class Cluster:
+    """`with Cluster(folder) as c:` gives n nodes that may all vote; all are gone afterwards."""
+
+    def __init__(self, folder, ports=(0, 0, 0), latency=10):
+        addresses = [f"127.0.0.1:{free_port(p)}" for p in ports]
+        self.nodes = [Node(i + 1, a, pathlib.Path(folder) / f"node{i + 1}",
+                           addresses[:1] if i else (), latency) for i, a in enumerate(addresses)]
+
+    def __enter__(self):
+        try:
+            for node in self.nodes:
+                node.start()
+            self.wait(lambda: len(self.voters()) == len(self.nodes), "all nodes vote")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for node in self.nodes:
+            if node.running():
+                node.kill()
+
+    def wait(self, condition, what, seconds=15):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                value = condition()
+                if value:
+                    return value
+            except (OSError, Refused):
+                pass
+            time.sleep(0.01)
+        raise TimeoutError(f"{what}: not within {seconds} s; " +
+                           "; ".join(f"node {n.number}: {n.log()[-300:]}" for n in self.nodes))
+
+    def voters(self):
+        with Client(self.find_leader(), timeout=1) as c:
+            return [address for address, role in c.members().values() if role == 0]
+
+    def find_leader(self):
+        """The address of a node that says of itself that it leads. ConnectionError if none does."""
+        for node in self.nodes:
+            try:
+                with Client(node.address, timeout=0.5) as c:
+                    if c.leader() == node.address:
+                        return node.address
+            except OSError:
+                pass
+        raise ConnectionError("no node leads")
+
+    def leader(self, seconds=15):
+        """The node that leads."""
+        address = self.wait(self.find_leader, "a leader", seconds)
+        return next(n for n in self.nodes if n.address == address)
+
+    def followers(self):
+        leader = self.leader()
+        return [n for n in self.nodes if n is not leader]
+
+    def connect(self, database="test.db", timeout=5.0, seconds=15):
+        """A connection to the leader."""
+        return self.wait(lambda: Client(self.find_leader(), database, timeout), "a connection",
+                         seconds)
+
+    def dead(self):
+        """The exit codes of nodes that died: a crash shows as a negative number."""
+        return {n.number: n.process.returncode for n in self.nodes if not n.running()}
