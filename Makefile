@@ -12,7 +12,7 @@ WARN    := -std=c11 -pedantic -Wall -Wextra -Wconversion -Wshadow -Wstrict-proto
 DEFS    := -D_POSIX_C_SOURCE=200809L -Iext
 SRC     := $(wildcard ext/*.c)
 OBJ     := $(SRC:ext/%.c=build/%.o) build/sql_text.o
-SQL     := $(wildcard sql/*.sql sql/ledger/*.sql)
+SQL     := $(wildcard sql/*.sql sql/*/*.sql)
 # Targets that belong to one folder only stand there.
 PARTS   := $(wildcard tests/*/*.mk bench/*.mk ext/*/*.mk)
 

@@ -1,0 +1,49 @@
+"""Runs a file of sql/ops/ as an operator would: through a driver with named parameters, or
+through the sqlite3 shell with `.param set`.
+"""
+import sqlite3
+import subprocess
+
+from conftest import ROOT, SO, one
+
+
+def text(name):
+    return (ROOT / "sql" / "ops" / f"{name}.sql").read_text()
+
+
+def statements(script):
+    """The statements of a script, one by one; comments stay with what follows them."""
+    part = ""
+    for line in script.splitlines(True):
+        part += line
+        if sqlite3.complete_statement(part):
+            yield part
+            part = ""
+    assert all(not line or line.startswith("--") for line in part.splitlines()), part
+
+
+def run(db, name, **params):
+    """The rows of each statement that has any. Takes the text from the library: it is bundled."""
+    script = one(db, "SELECT idem_schema(?)", f"ops/{name}")
+    assert script == text(name), "the library was built from another text"
+    rows = [db.execute(part, params).fetchall() for part in statements(script)]
+    return [r for r in rows if r]
+
+
+def quoted(value):
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
+def shell(path, name, *options, load=True, **params):
+    """What the shell prints, as lines. A failure is a CalledProcessError with its message."""
+    script = [f".load {SO.removesuffix('.so')}"] if load else []
+    script += [f'.param set :{key} "{quoted(value)}"' for key, value in params.items()]
+    script += [f".read {ROOT}/sql/ops/{name}.sql"]
+    done = subprocess.run(["sqlite3", "-batch", "-bail", *options, str(path)], text=True,
+                          input="\n".join(script) + "\n", capture_output=True, timeout=60)
+    if done.returncode:
+        raise subprocess.CalledProcessError(done.returncode, "sqlite3", done.stdout, done.stderr)
+    assert not done.stderr, done.stderr
+    return done.stdout.splitlines()
