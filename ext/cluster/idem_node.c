@@ -101,6 +101,23 @@ static int answer(int fd, int eRequest, Message *p) {
   return p->a[4];
 }
 
+/* Reads an address. True if it is IPv4:port. */
+static int parse(const char *zAddress, struct sockaddr_in *pSin) {
+  char zHost[ADDRESS_MAX], *zPort, *zEnd = 0;
+  long iPort = 0;
+  memset(pSin, 0, sizeof(*pSin));
+  if (strlen(zAddress) >= sizeof(zHost)) return 0;
+  strcpy(zHost, zAddress);
+  zPort = strchr(zHost, ':');
+  if (!zPort) return 0;
+  *zPort++ = 0;
+  iPort = strtol(zPort, &zEnd, 10);
+  if (zEnd == zPort || *zEnd || iPort < 1 || iPort > 65535) return 0;
+  pSin->sin_family = AF_INET;
+  pSin->sin_port = htons((uint16_t)iPort);
+  return inet_pton(AF_INET, zHost, &pSin->sin_addr) == 1;
+}
+
 /*
 ** Connects to a node; dqlite calls it too, for every connection from this node to another. There it
 ** differs from dqlite's own in three points. Entries go to a node on one connection and its answers
@@ -110,18 +127,11 @@ static int answer(int fd, int eRequest, Message *p) {
 ** connection that broke unnoticed is noticed.
 */
 static int dial(void *pUnused, const char *zAddress, int *pFd) {
-  struct sockaddr_in sin = {.sin_family = AF_INET};
+  struct sockaddr_in sin;
   struct timeval wait = {CONNECT_MS / 1000, CONNECT_MS % 1000 * 1000}, forever = {0, 0};
   int bOn = 1, msSilence = SILENCE_MS;
-  char zHost[ADDRESS_MAX], *zPort;
   (void)pUnused;
-  if (strlen(zAddress) >= sizeof(zHost)) return -1;
-  strcpy(zHost, zAddress);
-  zPort = strchr(zHost, ':');
-  if (!zPort) return -1;
-  *zPort++ = 0;
-  sin.sin_port = htons((uint16_t)atoi(zPort));
-  if (inet_pton(AF_INET, zHost, &sin.sin_addr) != 1) return -1;
+  if (!parse(zAddress, &sin)) return -1;
   *pFd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (*pFd < 0) return -1;
   if (setsockopt(*pFd, IPPROTO_TCP, TCP_NODELAY, &bOn, sizeof(bOn)) ||
@@ -223,13 +233,15 @@ static void serve(uint64_t id, const char *zAddress, char **azJoin, int nJoin) {
 int main(int argc, char **argv) {
   dqlite_node *pNode = 0;
   sigset_t stop;
+  struct sockaddr_in sin;
   int msLatency = 10, c;
+  opterr = 0;
   while ((c = getopt(argc, argv, "l:")) == 'l') msLatency = atoi(optarg);
   if (c != -1 || argc - optind < 3 || msLatency < 1 || msLatency > 10000) return usage();
   uint64_t id = strtoull(argv[optind], 0, 10);
   const char *zAddress = argv[optind + 1], *zDirectory = argv[optind + 2];
   int nJoin = argc - optind - 3;
-  if (id == 0 || strlen(zAddress) >= ADDRESS_MAX || (id == 1 && nJoin > 0)) return usage();
+  if (id == 0 || !parse(zAddress, &sin) || (id == 1 && nJoin > 0)) return usage();
 
   /* A client or node that dies while it is written to must not take this node along. The stop
   ** signals are blocked before dqlite makes its threads, so that they come to serve() alone. */

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Three nodes on 127.0.0.1 to look at: `show.py start [folder]` (make cluster), `show.py stop [folder]`.
+"""Three nodes on 127.0.0.1 to look at.
 
-start: founds a cluster, claims a key, kills the leader with SIGKILL, shows the claim on the next one,
-restarts the killed node, and leaves the three running. stop: stops them and removes their data.
+    show.py start [folder]      (make cluster) founds a cluster, claims a key, kills the leader with
+                                SIGKILL, shows the claim on the next one, restarts the killed node,
+                                and leaves the three running
+    show.py stop [folder]       (make cluster-stop) stops them and removes their data
 """
 import json
 import os
@@ -15,8 +17,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from cluster.nodes import Cluster, ROOT  # noqa: E402
 
-CLAIM = ("INSERT INTO idem_records(scope, key, fingerprint, operation, token)"
-         " VALUES ('acct_1', 'order-123', 'fp', 'POST /payments', 'my-token-of-try-1')")
+CLAIM = (
+    "INSERT INTO idem_records(scope, key, fingerprint, operation, token)"
+    " VALUES ('acct_1', 'order-123', 'fp', 'POST /payments', 'my-token-of-try-1')"
+)
 LOOK = "SELECT key, state, attempt FROM idem_records WHERE scope = 'acct_1' AND key = 'order-123'"
 AGAIN = "SELECT outcome FROM idem_claim('acct_1', 'order-123', 'fp', 'POST /payments', ?)"
 
@@ -45,8 +49,10 @@ def start(folder):
     leader.kill()
     since = time.monotonic()
     with cluster.connect("shop.db") as db:
-        print(f"killed:  {leader.address} with SIGKILL; {db.address} leads"
-              f" {time.monotonic() - since:.2f} s later")
+        print(
+            f"killed:  {leader.address} with SIGKILL; {db.address} leads"
+            f" {time.monotonic() - since:.2f} s later"
+        )
         print("claim:  ", *db.query(LOOK)[0])
         print("asked again with its own token:  ", ask(db, "my-token-of-try-1"))
         print("asked again with another token:  ", ask(db, "somebody-elses-token"))

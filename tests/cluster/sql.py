@@ -40,7 +40,7 @@ def statements(text):
 
 def run(db, sql):
     bare = re.sub(r"^(\s*--[^\n]*\n)+", "", sql)
-    if re.match(r"\s*(SELECT|WITH|PRAGMA|EXPLAIN)\b", bare, re.I) or re.search(r"\bRETURNING\b", bare):
+    if re.match(r"\s*(SELECT|WITH|PRAGMA|EXPLAIN)\b|.*\bRETURNING\b", bare, re.I | re.S):
         for row in db.query(sql):
             print("|".join("" if v is None else str(v) for v in row))
     else:

@@ -11,8 +11,8 @@
 A node that does not lead answers every statement with code 10250. `execute` is the request
 EXEC_SQL: the only one that replicates in autocommit, and it fails if the statement yields a row.
 `query` is QUERY_SQL: in autocommit for reading alone; the text of its errors is lost (dqlite 1.11
-sends the number of columns as the code and the first column's name as the text). One connection, one
-database, one request at a time.
+sends the number of columns as the code and the first column's name as the text). One connection,
+one database, one request at a time.
 
 A message is a header (words of the body u32, type u8, schema u8, unused u16) and a body of 8-byte
 words, little-endian. A text ends with NUL and is padded to a word, a blob has its size in front.
@@ -81,7 +81,7 @@ class Body:
 
     def take(self, n):
         self.at += n
-        return self.data[self.at - n:self.at]
+        return self.data[self.at - n : self.at]
 
     def unpack(self, form):
         return struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
@@ -91,7 +91,7 @@ class Body:
 
     def text(self):
         end = self.data.index(b"\0", self.at)
-        value = self.data[self.at:end].decode()
+        value = self.data[self.at : end].decode()
         self.at += (end - self.at) // 8 * 8 + 8
         return value
 
@@ -102,9 +102,15 @@ class Body:
     def value(self, kind):
         if kind == NULL:
             return self.take(8) and None
-        return {INTEGER: lambda: self.unpack("q")[0], UNIXTIME: lambda: self.unpack("q")[0],
-                BOOLEAN: lambda: self.unpack("q")[0], FLOAT: lambda: self.unpack("d")[0],
-                TEXT: self.text, ISO8601: self.text, BLOB: self.blob}[kind]()
+        return {
+            INTEGER: lambda: self.unpack("q")[0],
+            UNIXTIME: lambda: self.unpack("q")[0],
+            BOOLEAN: lambda: self.unpack("q")[0],
+            FLOAT: lambda: self.unpack("d")[0],
+            TEXT: self.text,
+            ISO8601: self.text,
+            BLOB: self.blob,
+        }[kind]()
 
     def rows(self):
         """One batch of rows, and whether it was the last."""
@@ -112,7 +118,7 @@ class Body:
         [self.text() for _ in range(columns)]
         rows = []
         while True:
-            mark = self.data[self.at:self.at + 8]
+            mark = self.data[self.at : self.at + 8]
             if mark in (ROWS_DONE, ROWS_PART):
                 return rows, mark == ROWS_DONE
             kinds = self.take((columns + 15) // 16 * 8)  # four bits each

@@ -1,0 +1,99 @@
+"""The node program itself: its arguments, its signals, its directory."""
+import subprocess
+import time
+
+import pytest
+
+from cluster.nodes import NODE, Cluster, Node, free_port
+from cluster.wire import Client, Refused
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["1"],
+        ["1", "127.0.0.1:9"],
+        ["0", "127.0.0.1:9", "d"],
+        ["x", "127.0.0.1:9", "d"],
+        ["-l", "0", "2", "127.0.0.1:9", "d"],
+        ["-q", "1", "127.0.0.1:9", "d"],
+        ["1", "127.0.0.1:9", "d", "127.0.0.1:10"],
+        ["2", "1" * 64, "d"],
+        ["1", "nowhere", "d"],
+        ["1", "127.0.0.1", "d"],
+        ["1", "300.0.0.1:9", "d"],
+        ["1", "127.0.0.1:65536", "d"],
+    ],
+)
+def test_wrong_arguments(node_program, tmp_path, words):
+    done = subprocess.run([NODE, *words], cwd=tmp_path, capture_output=True, text=True, timeout=10)
+    assert done.returncode == 2 and done.stderr.startswith("usage:")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_that_is_not_ours(node_program, tmp_path):
+    done = subprocess.run(
+        [NODE, "1", "192.0.2.1:9999", "d"], cwd=tmp_path, capture_output=True, text=True, timeout=10
+    )
+    assert done.returncode == 1 and done.stderr.startswith("idem-node: ")
+
+
+def test_stops_while_nobody_lets_it_join(node_program, tmp_path):
+    node = Node(2, f"127.0.0.1:{free_port()}", tmp_path / "n", [f"127.0.0.1:{free_port()}"])
+    node.start()
+    while "ready" not in node.log():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    assert node.running() and node.stop() == 0
+
+
+def test_stops_cleanly_and_comes_back(node_program, tmp_path):
+    """SIGTERM in the middle of a client's transaction, on every node; then all start again."""
+    with Cluster(tmp_path) as cluster:
+        cluster.prepare(["CREATE TABLE t(a)", "INSERT INTO t VALUES (1)"])
+        with cluster.connect() as db:
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("INSERT INTO t VALUES (2)")
+            assert [n.stop() for n in cluster.nodes] == [0, 0, 0]
+        for node in cluster.nodes:
+            node.start()
+        with cluster.connect() as db:
+            assert db.query("SELECT a FROM t") == [(1,)]
+        cluster.wait(lambda: len(cluster.voters()) == 3, "all vote again")
+        cluster.wait(lambda: cluster.nodes[1].log().count("joined") == 2, "found to be a member")
+
+
+def test_followers_outlive_their_leader(node_program, tmp_path):
+    """Without SIGPIPE ignored, the next write to the dead leader would end them."""
+    with Cluster(tmp_path) as cluster:
+        cluster.prepare(["CREATE TABLE t(a)"])
+        for i in range(3):
+            with cluster.connect() as db:
+                db.execute("INSERT INTO t VALUES (?)", i)
+            leader = cluster.leader()
+            leader.kill()
+            assert cluster.leader() is not leader
+            time.sleep(0.3)
+            assert cluster.dead() == {leader.number: -9}
+            leader.start()
+        with cluster.connect() as db:
+            assert db.query("SELECT a FROM t") == [(0,), (1,), (2,)]
+
+
+def test_extensions_cannot_be_loaded(node_program, tmp_path):
+    """Why there is a node program at all."""
+    with Cluster(tmp_path) as cluster, cluster.connect() as db:
+        with pytest.raises(Refused):
+            db.query("SELECT load_extension('./idem')")
+        assert db.query("SELECT idem_version()")[0][0].startswith("idem ")
+
+
+def test_a_follower_refuses_every_statement(node_program, tmp_path):
+    with Cluster(tmp_path) as cluster:
+        cluster.prepare(["INSERT INTO idem_call SELECT idem_init()"])
+        with Client(cluster.followers()[0].address, "test.db") as db:
+            for sql in ("SELECT idem_claim('t', 'key-1', 'fp')", "SELECT 1"):
+                with pytest.raises(Refused) as refusal:
+                    db.query(sql)
+                assert refusal.value.code == 10250
