@@ -32,8 +32,6 @@ DEMO_DEPS  := $(BUILD_DEPS) sqlite3 python3
 TEST_DEPS  := $(DEMO_DEPS) binutils python3-pytest python3-hypothesis python3-sqlalchemy \
               libcmocka-dev clang libclang-rt-dev clang-format
 
-BENCH_DEPS := $(DEMO_DEPS) libjansson-dev
-
 SECONDS_FUZZ ?= 60
 # make V=1 shows the commands. Assertions are for `make test-sanitize` and the C tests: -DNDEBUG takes
 # them out of the product, where they would cost a twelfth of the instructions.
@@ -41,8 +39,7 @@ Q      := $(if $(V),,@)
 PYTEST := $(PYTHON) -m pytest -q
 
 .PHONY: all help deps build-deps demo-deps test-deps demo test test-deep test-sanitize test-fuzz \
-        bench bench-limit bench-fingerprint bench-layout bench-ledger check-style format \
-        install uninstall clean
+        check-style format install uninstall clean
 
 all: idem.so ## builds idem.so
 
@@ -103,24 +100,6 @@ build/asan/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c
 
 test-fuzz: test-deps ## libFuzzer on the canonicaliser for SECONDS_FUZZ seconds
 	tests/fuzz/run.sh $(SECONDS_FUZZ)
-
-bench: bench-limit bench-fingerprint ## ratios against hand-written SQL and against peers
-
-bench-limit: idem.so | build ## claim, complete, replay against hand-written prepared statements
-	$(CC) -O2 -std=c11 -D_GNU_SOURCE $(filter-out -std=c11,$(WARN)) -o build/limit bench/limit.c -lsqlite3
-	build/limit ./idem
-
-bench-fingerprint: ## fingerprints against SHA-256 alone, json() and other libraries
-	@tests/deps.sh $(BENCH_DEPS)
-	@$(MAKE) --no-print-directory idem.so
-	$(PYTHON) bench/fingerprint.py
-
-bench-layout: | build ## physical layouts of the store (about 10 minutes; see bench/layout.c)
-	$(CC) -O2 -std=c11 -D_GNU_SOURCE -o build/layout bench/layout.c -lsqlite3
-	build/layout
-
-bench-ledger: idem.so ## issuing invoices, with and without idempotency keys
-	$(PYTHON) bench/ledger.py
 
 check-style: ## clang-format, lines over 100 columns, functions over 70 lines
 	clang-format --dry-run --Werror ext/*.c ext/*.h

@@ -1,0 +1,52 @@
+# The benchmarks. Everything they build and write goes to build/bench; figures worth keeping to
+# bench/results.
+
+BENCH_DEPS := $(DEMO_DEPS) gnuplot-nox libhiredis-dev libjansson-dev libpq-dev nodejs npm \
+              postgresql redis-server
+BENCH_CC    = $(CC) -O2 -g -D_POSIX_C_SOURCE=200809L $(WARN)
+
+.PHONY: bench bench-growth bench-limit bench-fingerprint bench-layout bench-ledger \
+        check-instructions renew-instructions
+
+bench: bench-build ## everything measured: limit, peers, growth; table, CSV, plots (about 5 minutes)
+	$(PYTHON) bench/bench.py
+
+bench-growth: bench-build ## growth to 10,000,000 records (half an hour, 20 GB)
+	$(PYTHON) bench/bench.py --only growth --records 10000000
+
+bench-limit: bench-build ## idem against the same work by hand in C alone
+	$(PYTHON) bench/bench.py --only limit
+
+bench-fingerprint: ## fingerprints against SHA-256 alone, json() and other libraries
+	@tests/deps.sh $(BENCH_DEPS)
+	@$(MAKE) --no-print-directory idem.so
+	$(PYTHON) bench/fingerprint.py
+
+bench-layout: | build ## physical layouts of the store (about 10 minutes; see bench/layout.c)
+	$(CC) -O2 -std=c11 -D_GNU_SOURCE -o build/layout bench/layout.c -lsqlite3
+	build/layout
+
+bench-ledger: idem.so ## issuing invoices, with and without idempotency keys
+	$(PYTHON) bench/ledger.py
+
+# Counted under callgrind and compared as ratios, so it holds on any machine (half a minute).
+check-instructions renew-instructions: ## instructions per operation against bench/instructions.baseline
+	@tests/deps.sh $(DEMO_DEPS) valgrind
+	@$(MAKE) --no-print-directory -j2 idem.so build/bench/instructions
+	$(PYTHON) bench/instructions.py $(if $(filter renew%,$@),--renew)
+
+.PHONY: bench-build
+bench-build:
+	@tests/deps.sh $(BENCH_DEPS)
+	@$(MAKE) --no-print-directory -j2 idem.so build/bench/limit build/bench/growth build/bench/peer
+
+build/bench/%: bench/%.c bench/work.c bench/work.h | build
+	@mkdir -p $(@D)
+	@echo "  CC   $@"
+	$(Q)$(BENCH_CC) -o $@ $< bench/work.c -lsqlite3 -lcrypto
+
+build/bench/peer: $(wildcard bench/peer*.[ch]) bench/work.c bench/work.h | build
+	@mkdir -p $(@D)
+	@echo "  CC   $@"
+	$(Q)$(BENCH_CC) -I$(shell pg_config --includedir) -o $@ $(wildcard bench/peer*.c) bench/work.c \
+	  -lsqlite3 -lcrypto -lpq -lhiredis
