@@ -3,13 +3,14 @@
 **
 **     crash EXTENSION DIR MASTER JOURNAL SYNCHRONOUS STRIDE [MISTAKE]
 **
-** A story of steps, each one commit. That of keys: every operation of idem, local effects, two-commit
-** cycles, take-overs, a purge, checkpoints, VACUUM. That of the ledger, if MASTER is not "keys" but
-** a file of SQL with the ledger's schema and master data: invoices, by the recipe. It runs on the
-** disk of disk.h with a journal mode (WAL, DELETE) and a level of synchronous (EXTRA, FULL, NORMAL),
-** on each of two devices. A first run writes down the state after each step: S0, S1, S2 ... (every
-** row of every table; the clock stands still and tokens are chosen). A second run is cut before every
-** STRIDE-th write, truncation, sync, creation and deletion, in each way of diskCut().
+** A story of steps, each one commit. That of keys: every operation of idem, local effects,
+** two-commit cycles, take-overs, a purge, checkpoints, VACUUM. That of the ledger, if MASTER is not
+** "keys" but a file of SQL with the ledger's schema and master data: invoices, by the recipe. It
+** runs on the disk of disk.h with a journal mode (WAL, DELETE) and a level of synchronous (EXTRA,
+** FULL, NORMAL), on each of two devices. A first run writes down the state after each step: S0, S1,
+** S2 ... (every row of every table; the clock stands still and tokens are chosen). A second run is
+** cut before every STRIDE-th write, truncation, sync, creation and deletion, in each way of
+** diskCut().
 **
 ** WHAT IS CHECKED after each cut, while steps 1 to i have been acknowledged and i + 1 is running:
 **   - the file opens, integrity_check and foreign_key_check are content, the audit chain is whole;
@@ -66,7 +67,7 @@ static void die(const char *zFmt, ...) {
   exit(2);
 }
 
-/* --- the story -------------------------------------------------------------------------------- */
+/* --- the story ------------------------------------------------------------------------------ */
 
 enum {
   CLAIM,   /* claim zKey with zToken, committed by itself */
@@ -110,7 +111,7 @@ static const struct Step aKeys[] = {
      "SELECT idem_complete('t','taken','" T("104") "','late'); COMMIT", 1},
     {HANDLE, 1, "taken", T("204"), "retry", EFFECT, 1},
     {CLAIM, 0, "released", T("105"), "op", 0, 1},
-    {SQL, 0, "", "", "", "SELECT idem_release('t','released','" T("105") "','it did not happen')", 1},
+    {SQL, 0, "", "", "", "SELECT idem_release('t','released','" T("105") "','why')", 1},
     {REFUSED, 1, "", "", "", "SELECT idem_claim('t','released','fp','op','" T("105") "')", 1},
     {HANDLE, 1, "released", T("205"), "op", EFFECT, 1},
     {CLAIM, 0, "unknown", T("106"), "op", 0, 1},
@@ -129,7 +130,8 @@ static const struct Step aKeys[] = {
      "INSERT OR IGNORE INTO idem_records(scope,key,fingerprint,operation,token)"
      " VALUES('t','by rows','fp','op','" T("108") "')", 1},
     {SQL, 0, "", "", "",
-     "BEGIN IMMEDIATE; INSERT OR IGNORE INTO business(key,body) VALUES('by rows','effect of by rows');"
+     "BEGIN IMMEDIATE;"
+     "INSERT OR IGNORE INTO business(key,body) VALUES('by rows','effect of by rows');"
      "UPDATE idem_records SET state='completed',response='effect of by rows',code=201"
      " WHERE scope='t' AND key='by rows' AND token='" T("108") "'; COMMIT", 1},
     {HANDLE, 1, "brief", T("109"), "brief", EFFECT, 1},
@@ -205,7 +207,7 @@ static void mustRun(sqlite3 *db, const char *zSql) {
   if (rc != SQLITE_OK) die("%.200s: %d %s", zSql, rc, sqlite3_errmsg(db));
 }
 
-/* --- two connections on one file --------------------------------------------------------------- */
+/* --- two connections on one file ------------------------------------------------------------ */
 
 typedef struct World {
   const char *zPath;
@@ -235,7 +237,7 @@ static void close_(World *w) {
   }
 }
 
-/* --- steps ------------------------------------------------------------------------------------- */
+/* --- steps ---------------------------------------------------------------------------------- */
 
 static int claim(sqlite3 *db, const struct Step *p, const Params *pParams, char *zOutcome, int n) {
   (void)p;
@@ -303,9 +305,9 @@ static int invoice(sqlite3 *db, const struct Step *pStep) {
   static const char *const azStep[] = {"work",     "draft", "lines",  "entry",
                                        "postings", "issue", "answer"};
   char zClaim[2000] = "", zDocument[40] = "", zEntry[40] = "", zResponse[400] = "";
-  Params p = {{"company", "key", "body", "customer", "channel", "order_ref", "currency", "issue_date",
-               "due_date", "lines", "series", "receivable", "revenue", "vat", "token", "document",
-               "entry", "response"},
+  Params p = {{"company", "key", "body", "customer", "channel", "order_ref", "currency",
+               "issue_date", "due_date", "lines", "series", "receivable", "revenue", "vat", "token",
+               "document", "entry", "response"},
               {"1", pStep->zKey, "{\"amount\":1}", "1", "web", pStep->zSql, "EUR", "2026-06-15",
                "2026-07-15",
                "[{\"description\":\"thing\",\"quantity_milli\":2000,\"unit_price_minor\":500,"
@@ -348,7 +350,7 @@ static int perform(World *w, const struct Step *pStep) {
   case CLAIM: {
     Params p = {{"key", "operation", "token"}, {pStep->zKey, pStep->zOp, pStep->zToken}, 3};
     rc = claim(db, pStep, &p, zOutcome, sizeof(zOutcome));
-    if (rc == SQLITE_OK) check(strcmp(zOutcome, "claimed") == 0, "the claim is told '%s'", zOutcome);
+    check(rc || strcmp(zOutcome, "claimed") == 0, "the claim is told '%s'", zOutcome);
     break;
   }
   case HANDLE: rc = handle(db, pStep); break;
@@ -369,7 +371,7 @@ static int perform(World *w, const struct Step *pStep) {
   return rc;
 }
 
-/* --- states ------------------------------------------------------------------------------------ */
+/* --- states --------------------------------------------------------------------------------- */
 
 typedef uint64_t State; /* a digest of every row of every table */
 static State aState[STEPS_MAX + 1];
@@ -420,7 +422,7 @@ static int oldestAllowed(int eCut) {
   return i;
 }
 
-/* --- checks ------------------------------------------------------------------------------------ */
+/* --- checks --------------------------------------------------------------------------------- */
 
 /* Each query must give nothing. */
 static const struct {
@@ -445,7 +447,7 @@ static const struct {
      " + (token IS NOT NULL)", 0},
     {"an invoice without its completion, or a completion without",
      "SELECT 1 WHERE (SELECT count(*) FROM sales_document) <>"
-     " (SELECT count(*) FROM idem_store WHERE operation='POST /v1/invoices' AND state='completed')", 1},
+     " (SELECT count(*) FROM idem_store WHERE scope='company:1' AND state='completed')", 1},
     {"an entry that does not balance",
      "SELECT entry_id FROM journal_line GROUP BY entry_id HAVING sum(base_amount_minor)<>0", 1},
     {"a gap in the numbers",
@@ -521,12 +523,13 @@ static void lookAt(int eCut) {
       checkTokens(db);
     }
     for (int k = i < iLast ? i : iLast - 1; k < (bWhole ? nStep : iLast); k++) {
-      if (k < 0) continue;
+      /* A replay that is audited adds a row. */
+      if (k < 0 || (k < i && strcmp(aStep[k].zOp, "audited") == 0)) continue;
       /* What is there already may be asked for again, but then it need not be granted. */
       rc = perform(&w, &aStep[k]);
       if (k >= i) check(rc == SQLITE_OK, "step %d does not go through now: %d", k + 1, rc);
       if (k + 1 == iLast || k + 1 == nStep) {
-        check(stateOf(open_(&w, 0)) == aState[k + 1], "asked again, step %d leaves another state", k + 1);
+        check(stateOf(open_(&w, 0)) == aState[k + 1], "asked again, step %d differs", k + 1);
       }
     }
     if (bWhole) nWhole++;
@@ -552,7 +555,7 @@ static void atBoundary(void) {
            nAcked + 1);
 }
 
-/* --- the program -------------------------------------------------------------------------------- */
+/* --- the program ---------------------------------------------------------------------------- */
 
 /* The database that every telling begins with. */
 static void makeFirst(void) {
@@ -636,8 +639,8 @@ int main(int argc, char **argv) {
   removeFiles(zFirst);
   removeFiles(zLive);
   removeFiles(zAfter);
-  printf("%s %s: %d steps, %ld boundaries, %ld cuts (%ld stopped, %ld lost, %ld torn, %ld in order),"
-         " %ld steps there unacknowledged, %ld times steps lost, %ld stories to the end,"
+  printf("%s %s: %d steps, %ld boundaries, %ld cuts (%ld stopped, %ld lost, %ld torn, %ld in"
+         " order), %ld steps there unacknowledged, %ld times steps lost, %ld stories to the end,"
          " %ld checks, %ld failed\n",
          zJournal, zSync, nStep, nAll, aCut[0] + aCut[1] + aCut[2] + aCut[3], aCut[0], aCut[1],
          aCut[2], aCut[3], nAhead, nLost, nWhole, nCheck, nFailed);

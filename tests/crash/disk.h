@@ -75,7 +75,7 @@ static struct Disk {
   void (*xBoundary)(void); /* called before each operation */
 } disk;
 
-/* --- a generator of our own: the same everywhere --------------------------------------------- */
+/* --- a generator of our own: the same everywhere -------------------------------------------- */
 
 static unsigned long long iRandom = 1;
 
@@ -92,7 +92,7 @@ static void *need(void *p) {
   exit(2);
 }
 
-/* --- files and names -------------------------------------------------------------------------- */
+/* --- files and names ------------------------------------------------------------------------ */
 
 static void opApply(unsigned char **pa, size_t *pn, const Op *pOp, int eFill);
 
@@ -180,7 +180,7 @@ static void opAdd(Inode *p, int bTruncate, size_t iOff, size_t n, const void *a)
   if (n) pOp->a = memcpy(need(malloc(n)), a, n);
 }
 
-/* --- what is left after a cut ------------------------------------------------------------------ */
+/* --- what is left after a cut --------------------------------------------------------------- */
 
 static void fill(unsigned char *a, size_t n, int eFill) {
   for (size_t i = 0; i < n; i++) a[i] = eFill ? (unsigned char)random_() : 0;
@@ -294,7 +294,7 @@ static void diskCut(int eCut, const char *zTo) {
   }
 }
 
-/* --- the VFS ---------------------------------------------------------------------------------- */
+/* --- the VFS -------------------------------------------------------------------------------- */
 
 static sqlite3_vfs vfs, *pReal;
 static sqlite3_io_methods methods, methodsShm;
