@@ -10,7 +10,7 @@ import time
 from cluster.wire import BUSY, LEADERSHIP_LOST, NOT_LEADER, Client, Refused
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NODE = ROOT / "build" / "idem-node"
+NODE = pathlib.Path(os.environ.get("IDEM_NODE", ROOT / "build" / "idem-node"))
 RETRY = (BUSY, NOT_LEADER, LEADERSHIP_LOST)
 
 
