@@ -611,6 +611,7 @@ static long tell(int eDevice, int bCut) {
   nBoundary = (nBoundary + nStride - 1) / nStride * nStride; /* once more, at the end */
   if (bCut) atBoundary();
   long n = disk.iSeq;
+  check(n > 100, "only %ld boundaries: the wrong file is watched", n);
   diskForget();
   return n;
 }
@@ -619,9 +620,11 @@ int main(int argc, char **argv) {
   long nAll = 0;
   if (argc < 7) die("crash EXTENSION DIR MASTER JOURNAL SYNCHRONOUS STRIDE [MISTAKE]");
   zExt = argv[1];
-  snprintf(zFirst, sizeof(zFirst), "%s/first.db", argv[2]);
-  snprintf(zLive, sizeof(zLive), "%s/live.db", argv[2]);
-  snprintf(zAfter, sizeof(zAfter), "%s/after.db", argv[2]);
+  char *zDir = need(realpath(argv[2], 0)); /* SQLite makes names absolute */
+  snprintf(zFirst, sizeof(zFirst), "%s/first.db", zDir);
+  snprintf(zLive, sizeof(zLive), "%s/live.db", zDir);
+  snprintf(zAfter, sizeof(zAfter), "%s/after.db", zDir);
+  free(zDir);
   zMaster = argv[3];
   int bKeys = strcmp(zMaster, "keys") == 0;
   aStep = bKeys ? aKeys : aLedger;
