@@ -246,7 +246,7 @@ static int64_t clampAdd(double r, int bLow) {
 
 /* Narrows the range by one bound. SQLite checks the rows again, so the range may be a little wide.
 */
-static void narrow(IdemScan *pScan, sqlite3_value *pVal, int bLow) {
+static void narrow(IdemListing *pScan, sqlite3_value *pVal, int bLow) {
   int64_t v = bLow ? INT64_MIN : INT64_MAX;
   if (sqlite3_value_type(pVal) == SQLITE_INTEGER) v = sqlite3_value_int64(pVal);
   if (sqlite3_value_type(pVal) == SQLITE_FLOAT) v = clampAdd(sqlite3_value_double(pVal), bLow);
@@ -255,7 +255,7 @@ static void narrow(IdemScan *pScan, sqlite3_value *pVal, int bLow) {
 }
 
 /* The stored states behind a visible one, with what the clock says of their due_at. */
-static void planState(IdemScan *pScan, sqlite3_value *pVal, int bRange, int64_t now) {
+static void planState(IdemListing *pScan, sqlite3_value *pVal, int bRange, int64_t now) {
   const char *z = (const char *)sqlite3_value_text(pVal);
   pScan->eScan = IDEM_SCAN_STATE;
   if (!bRange) {
@@ -289,7 +289,7 @@ static void textValue(sqlite3_value *pVal, IdemValue *pOut) {
 }
 
 /* Chooses the listing from the plan and its values; see recordsBestIndex(). */
-static void planScan(RecordsCursor *p, int m, sqlite3_value **argv, IdemScan *pScan) {
+static void planScan(RecordsCursor *p, int m, sqlite3_value **argv, IdemListing *pScan) {
   sqlite3_value *apVal[PLAN_BITS] = {0};
   for (int iBit = 0, nArg = 0; iBit < PLAN_BITS; iBit++) {
     if (m & 1 << iBit) apVal[iBit] = argv[nArg++];
@@ -327,7 +327,7 @@ static int recordsFilter(sqlite3_vtab_cursor *pCursor, int idxNum, const char *i
                          sqlite3_value **argv) {
   RecordsCursor *p = (RecordsCursor *)pCursor;
   IdemCall call;
-  IdemScan scan;
+  IdemListing scan;
   (void)idxStr, (void)argc;
   endListing(p);
   begin(&call, pCursor->pVtab);

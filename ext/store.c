@@ -796,7 +796,7 @@ static const char *const azScan[IDEM_SCAN_COUNT] = {
     [IDEM_SCAN_ROWID] = SCAN SCAN_POLICY " WHERE r.id=?5",
 };
 
-sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemScan *pScan) {
+sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemListing *pScan) {
   sqlite3_stmt *pStmt = 0;
   idemSchemaVerify(pCall);
   if (pCall->rc != SQLITE_OK) return 0;
@@ -824,7 +824,7 @@ void idemStoreScanRow(IdemCall *pCall, sqlite3_stmt *pStmt, IdemRecord *pRec, Id
 }
 
 int idemStoreKeyOf(IdemCall *pCall, int64_t id, IdemValue *pScope, IdemValue *pKey, char **paCopy) {
-  IdemScan scan = {IDEM_SCAN_ROWID, {SQLITE_NULL, 0, 0}, {SQLITE_NULL, 0, 0}, {0, 0}, id, 0};
+  IdemListing scan = {IDEM_SCAN_ROWID, {SQLITE_NULL, 0, 0}, {SQLITE_NULL, 0, 0}, {0, 0}, id, 0};
   sqlite3_stmt *pStmt = idemStoreScan(pCall, &scan);
   int bRow = pStmt ? idemConnStep(pCall, pStmt) : 0;
   *paCopy = 0;

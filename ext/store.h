@@ -98,16 +98,16 @@ enum {
   IDEM_SCAN_ROWID,   /* one id */
   IDEM_SCAN_COUNT
 };
-typedef struct IdemScan {
+typedef struct IdemListing {
   int eScan;       /* IDEM_SCAN_... */
   IdemValue scope; /* KEY, SCOPE */
   IdemValue key;   /* KEY */
   int aState[2];   /* STATE: the one with the range, and the other; IDEM_ST_NONE for neither */
   int64_t lo, hi;  /* STATE: the range, both ends included; ROWID: lo */
-} IdemScan;
+} IdemListing;
 
 /* Prepares the listing: a statement of the caller's own, to be finalised by it. */
-sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemScan *pScan);
+sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemListing *pScan);
 
 /* Reads the row that pStmt (of idemStoreScan) stands on; its values live until the next step. The
 ** scope and key are given apart, since a record does not hold them. */
