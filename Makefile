@@ -9,8 +9,9 @@ CRYPTO  ?= static
 
 VERSION := $(shell sed -n 's/^.define IDEM_VERSION *"\(.*\)".*/\1/p' ext/idem.h)
 WARN    := -std=c11 -pedantic -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes
-DEFS    := -D_POSIX_C_SOURCE=200809L -Iext
-SRC     := $(wildcard ext/*.c)
+# Debug information names files from here: the library does not depend on where it was built.
+DEFS    := -D_POSIX_C_SOURCE=200809L -Iext -ffile-prefix-map=$(CURDIR)=.
+SRC     := $(sort $(wildcard ext/*.c))
 OBJ     := $(SRC:ext/%.c=build/%.o) build/sql_text.o
 SQL     := $(wildcard sql/*.sql sql/*/*.sql)
 # Targets that belong to one folder only stand there.
@@ -39,7 +40,7 @@ Q      := $(if $(V),,@)
 PYTEST := $(PYTHON) -m pytest -q
 
 .PHONY: all help deps build-deps demo-deps test-deps demo test test-deep test-sanitize test-fuzz \
-        check-style format install uninstall clean
+        check-style format clean
 
 all: idem.so ## builds idem.so
 
@@ -107,14 +108,6 @@ check-style: ## clang-format, lines over 100 columns, functions over 70 lines
 
 format: ## formats ext/
 	clang-format -i ext/*.c ext/*.h
-
-install: idem.so ## installs to PREFIX (/usr/local), below DESTDIR
-	install -d $(DESTDIR)$(PREFIX)/lib/sqlite3 $(DESTDIR)$(PREFIX)/include
-	install -m 644 idem.so $(DESTDIR)$(PREFIX)/lib/sqlite3/idem.so
-	install -m 644 ext/idem.h $(DESTDIR)$(PREFIX)/include/idem.h
-
-uninstall: ## removes what install put there
-	rm -f $(DESTDIR)$(PREFIX)/lib/sqlite3/idem.so $(DESTDIR)$(PREFIX)/include/idem.h
 
 clean: ## removes what was built
 	rm -rf build idem.so

@@ -1,0 +1,87 @@
+# Every way of shipping idem but the plain idem.so: into a program, to a prefix, as packages, to
+# other systems. All of it is made below build/.
+
+LIBDIR  ?= $(PREFIX)/lib
+# Where the extension goes. Not on the loader's path, so programs name the file; a distribution that
+# wants plain `.load idem` says LOADDIR=$(LIBDIR).
+LOADDIR ?= $(LIBDIR)/sqlite3
+
+PACKAGING := ext/packaging
+AMALGAM   := build/amalgamation
+HEADERS   := $(wildcard ext/*.h)
+
+.PHONY: static amalgamation shell install uninstall dist npm python deb cross cross-deps test-ship
+
+# ---- into a program ----------------------------------------------------------------------------
+
+amalgamation: $(AMALGAM)/idem.c ## build/amalgamation/idem.c and idem.h: all of idem in one file
+
+$(AMALGAM)/idem.c: build/sql_text.c $(SRC) $(HEADERS) LICENSE $(PACKAGING)/amalgamate.py
+	@echo "  GEN  $@"
+	$(Q)$(PYTHON) $(PACKAGING)/amalgamate.py build/sql_text.c $(AMALGAM)
+
+static: build/libidem.a ## build/libidem.a, to be linked with SQLite and libcrypto
+
+# One object with one symbol: nothing in it can clash with the names of a program.
+build/libidem.a: $(AMALGAM)/idem.c
+	@echo "  CC   $@"
+	$(Q)$(CC) $(CFLAGS) $(WARN) -DSQLITE_CORE -fPIC -I$(AMALGAM) -c -o build/libidem.o $<
+	$(Q)rm -f $@ && $(AR) rcsD $@ build/libidem.o
+
+# SQLite's own amalgamation and shell, as they travel in an npm package.
+SQLITE_NPM    := sqlite3@5.1.7
+SQLITE_SHA256 := 44cc9bdee02705a7b636f76968d745e21c1d0b2f1c62810c678bc3b0ececab1b
+SQLITE_DIR    := build/sqlite-3.44.2
+
+$(SQLITE_DIR)/sqlite3.c: $(PACKAGING)/packaging.mk | build
+	@command -v npm >/dev/null || tests/deps.sh npm
+	@echo "  GET  $(SQLITE_NPM)"
+	$(Q)rm -rf $(SQLITE_DIR) && mkdir -p $(SQLITE_DIR)
+	$(Q)cd $(SQLITE_DIR) && npm pack --silent $(SQLITE_NPM) >/dev/null && \
+	  echo "$(SQLITE_SHA256)  sqlite3-5.1.7.tgz" | sha256sum --quiet -c && \
+	  tar xzf sqlite3-5.1.7.tgz --strip-components=2 package/deps/sqlite-autoconf-3440200.tar.gz && \
+	  tar xzf sqlite-autoconf-3440200.tar.gz --strip-components=1 --no-same-owner && \
+	  rm -f *.tgz *.tar.gz && touch sqlite3.c
+
+build/sqlite3.o: $(SQLITE_DIR)/sqlite3.c
+	@echo "  CC   $@"
+	$(Q)$(CC) -O1 -DSQLITE_ENABLE_FTS5 -DSQLITE_ENABLE_DBSTAT_VTAB -c -o $@ $<
+
+shell: build/idem-shell ## the sqlite3 shell with idem built in
+
+build/idem-shell: $(PACKAGING)/shell_init.c build/libidem.a build/sqlite3.o
+	@echo "  CC   $@"
+	$(Q)$(CC) -O1 -I$(SQLITE_DIR) -DSQLITE_SHELL_INIT_PROC=idem_shell_init -c -o build/shell.o \
+	  $(SQLITE_DIR)/shell.c
+	$(Q)$(CC) $(CFLAGS) $(WARN) -I$(SQLITE_DIR) -I$(AMALGAM) -o $@ build/shell.o \
+	  $(PACKAGING)/shell_init.c build/libidem.a build/sqlite3.o $(LIBCRYPTO) -lpthread -ldl -lm
+
+# ---- to a prefix -------------------------------------------------------------------------------
+
+# In idem.pc: paths below the prefix in terms of it, so that a moved tree can be told its new one.
+BELOW_PREFIX = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
+
+install: idem.so build/libidem.a ## installs to PREFIX (/usr/local), below DESTDIR
+	install -d $(DESTDIR)$(LOADDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 644 idem.so $(DESTDIR)$(LOADDIR)/idem.so
+	install -m 644 build/libidem.a $(DESTDIR)$(LIBDIR)/libidem.a
+	install -m 644 ext/idem.h $(DESTDIR)$(PREFIX)/include/idem.h
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call BELOW_PREFIX,$(LIBDIR))|' \
+	  -e 's|@LOADDIR@|$(call BELOW_PREFIX,$(LOADDIR))|' -e 's|@VERSION@|$(VERSION)|' \
+	  $(PACKAGING)/idem.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/idem.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/idem.pc
+
+uninstall: ## removes what install put there
+	rm -f $(DESTDIR)$(LOADDIR)/idem.so $(DESTDIR)$(LIBDIR)/libidem.a \
+	  $(DESTDIR)$(PREFIX)/include/idem.h $(DESTDIR)$(LIBDIR)/pkgconfig/idem.pc
+	-rmdir $(DESTDIR)$(LOADDIR) 2>/dev/null
+
+# ---- as source ---------------------------------------------------------------------------------
+
+dist: | build ## build/idem-VERSION.tar.gz, the same bytes every time
+	@$(PACKAGING)/dist.sh idem-$(VERSION) build
+TEST_DEPS += g++ pkg-config
+
+test-ship: test-deps ## static linking, archive, shell, packages (about 3 minutes)
+	@$(MAKE) --no-print-directory -j2 idem.so
+	$(PYTEST) tests/ship/ship_static.py
