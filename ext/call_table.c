@@ -106,8 +106,7 @@ static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv, sqlit
   IdemConn *pConn = ((IdemVtab *)pVtab)->pConn;
   (void)argc, (void)argv;
   *piRowid = sqlite3_last_insert_rowid(idemConnDb(pConn));
-  idemConnRunBody(pConn); /* nothing, but in a statement of idemConnRun() */
-  return SQLITE_OK;
+  return idemConnRunBody(pConn); /* nothing, but in a statement of conn.c */
 }
 
 const sqlite3_module idemCallModule = {

@@ -20,6 +20,13 @@
 ** Statements are prepared by sqlite3_prepare(), the legacy interface, on purpose: when the schema
 ** has changed, such a statement fails with SQLITE_SCHEMA before it does anything, where the newer
 ** interface would prepare it again by itself and run it on whatever now bears the table's name.
+**
+** NOTES ON DQLITE
+**
+** dqlite replicates the pages that its own statements commit. It takes a SELECT for a read: what a
+** function writes below one in autocommit stays on that node, is lost, and stops the node at its
+** next write. So there a write is refused, before it happens, unless the transaction is a write
+** already (BEGIN IMMEDIATE), or a write statement without result columns is running.
 */
 #include "conn.h"
 
@@ -34,6 +41,8 @@ struct IdemConn {
   int bVerified;                     /* the schema is as sql/store.sql says ... */
   int64_t iCookie;                   /* ... while its cookie is this */
   int bCarrier;                      /* idem_call was planned as a table of ours */
+  int bReplicated;                   /* the VFS is that of dqlite */
+  int bUndo;                         /* a body that fails is undone by SQLite */
   int bClock;                        /* true if the clock is set */
   int64_t iClock;                    /* what it is set to, ms */
   void (*xBody)(IdemCall *, void *); /* waits for the write lock, see idemConnRun(); or NULL */
@@ -44,6 +53,14 @@ struct IdemConn {
   sqlite3_stmt *apStmt[IDEM_STMT_COUNT]; /* kept prepared, or NULL */
 };
 
+/* True on a node of dqlite, which replicates what its own statements commit. Its VFS is registered
+** under a name that begins like this. */
+static int isReplicated(sqlite3 *db) {
+  sqlite3_vfs *pVfs = 0;
+  return sqlite3_file_control(db, "main", SQLITE_FCNTL_VFS_POINTER, &pVfs) == SQLITE_OK && pVfs &&
+         pVfs->zName && strncmp(pVfs->zName, "dqlite", 6) == 0;
+}
+
 int idemConnNew(sqlite3 *db, IdemConn **ppConn) {
   IdemConn *pConn = sqlite3_malloc64(sizeof(*pConn));
   int rc = SQLITE_NOMEM;
@@ -51,6 +68,7 @@ int idemConnNew(sqlite3 *db, IdemConn **ppConn) {
     memset(pConn, 0, sizeof(*pConn));
     pConn->db = db;
     pConn->nRef = 1;
+    pConn->bReplicated = isReplicated(db);
     rc = idemFingerprintNew(&pConn->pFingerprint);
     if (rc != SQLITE_OK) {
       idemConnUnref(pConn);
@@ -218,8 +236,9 @@ sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql) {
     idemFailDb(pCall, rc);
     return 0;
   }
-  if (pConn->nGuard > 0 && !pConn->apStmt[iStmt] &&
-      (iStmt != IDEM_STMT_BODY || pConn->nClaimTable > 0)) {
+  /* Two refer to idem_call, and would keep that guard up by themselves. */
+  int bKeep = iStmt == IDEM_STMT_BODY ? pConn->nClaimTable > 0 : iStmt != IDEM_STMT_WHOLE;
+  if (pConn->nGuard > 0 && !pConn->apStmt[iStmt] && bKeep) {
     pConn->apStmt[iStmt] = pStmt;
   }
   return pStmt;
@@ -262,10 +281,14 @@ void idemConnDone(IdemConn *pConn, sqlite3_stmt *pStmt) {
   sqlite3_finalize(pStmt);
 }
 
-void idemConnRunBody(IdemConn *pConn) {
+int idemConnRunBody(IdemConn *pConn) {
   void (*xBody)(IdemCall *, void *) = pConn->xBody;
+  IdemCall *pCall = pConn->pBodyCall;
+  int bUndo = pConn->bUndo;
   pConn->xBody = 0;
-  if (xBody) xBody(pConn->pBodyCall, pConn->pBodyArg);
+  if (!xBody) return SQLITE_OK;
+  xBody(pCall, pConn->pBodyArg);
+  return bUndo ? pCall->rc : SQLITE_OK;
 }
 
 /* Steps a statement of idemConnRun() to its end, on whatever schema there is now. */
@@ -273,7 +296,7 @@ static void runStatement(IdemCall *pCall, int iStmt, const char *zSql) {
   int rc = -1;
   for (int i = 0; i < 10 && rc < 0 && pCall->rc == SQLITE_OK; i++) {
     /* The file may have a table or view of that name, and triggers on it: those must not run. */
-    if (iStmt == IDEM_STMT_BODY && !idemConnPrepared(pCall->pConn, iStmt) &&
+    if (iStmt != IDEM_STMT_LOCK && !idemConnPrepared(pCall->pConn, iStmt) &&
         !armGuard(pCall->pConn)) {
       break;
     }
@@ -294,34 +317,73 @@ static void forgiveLock(IdemCall *pCall) {
   }
 }
 
-void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg) {
+/* Runs the body inside a write statement: in the xUpdate of idem_call. In autocommit what it writes
+** is committed when that ends; or undone, if it fails and bUndo. False if it could not be run. */
+static int runInside(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg, int bUndo) {
   IdemConn *pConn = pCall->pConn;
+  IdemCall outer;
+  int bRan;
+  assert(!pConn->xBody);
+  pConn->xBody = xBody;
+  pConn->pBodyCall = pCall;
+  pConn->pBodyArg = pArg;
+  pConn->bUndo = bUndo;
+  idemCallBegin(&outer, pConn, pCall->zFunc);
+  if (bUndo) { /* more than one row may come from a SELECT: SQLite keeps a journal for it */
+    runStatement(&outer, IDEM_STMT_WHOLE, "INSERT INTO main.idem_call(result) SELECT NULL");
+  } else {
+    runStatement(&outer, IDEM_STMT_BODY, "INSERT INTO main.idem_call(result) VALUES(NULL)");
+  }
+  bRan = pConn->xBody == 0;
+  pConn->xBody = 0;
+  if (!bRan && !bUndo) forgiveLock(&outer);
+  if (pCall->rc != SQLITE_OK) idemForgive(&outer); /* it fails because its body did */
+  if (outer.rc != SQLITE_OK) idemFailText(pCall, outer.rc, outer.zErr);
+  return bRan;
+}
+
+void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg) {
   sqlite3 *db = pCall->db;
-  int bAuto = sqlite3_get_autocommit(db);
   if (pCall->rc != SQLITE_OK) return;
-  if (sqlite3_txn_state(db, "main") == SQLITE_TXN_NONE && sqlite3_db_readonly(db, "main") != 1) {
-    if (!bAuto) {
+  if (idemConnReplicates(pCall->pConn) && sqlite3_txn_state(db, "main") == SQLITE_TXN_NONE &&
+      sqlite3_db_readonly(db, "main") != 1) {
+    if (!sqlite3_get_autocommit(db)) {
       /* Changes nothing, but begins as a write does: with the busy handler, at the newest state. */
-      runStatement(pCall, 0, "UPDATE main.idem_meta SET schema_version = 1 WHERE 0");
+      runStatement(pCall, IDEM_STMT_LOCK, "UPDATE main.idem_meta SET schema_version = 1 WHERE 0");
       forgiveLock(pCall);
     } else if (sqlite3_txn_state(db, 0) != SQLITE_TXN_NONE) {
-      /* In autocommit that lock would be gone when its statement ends. So the body runs inside a
-      ** write statement: in the xUpdate of idem_call. What it writes is committed at the end. */
-      assert(!pConn->xBody);
-      pConn->xBody = xBody;
-      pConn->pBodyCall = pCall;
-      pConn->pBodyArg = pArg;
-      IdemCall outer;
-      idemCallBegin(&outer, pConn, pCall->zFunc);
-      runStatement(&outer, IDEM_STMT_BODY, "INSERT INTO main.idem_call(result) VALUES(NULL)");
-      int bRan = pConn->xBody == 0;
-      pConn->xBody = 0;
-      if (!bRan) forgiveLock(&outer);
-      if (outer.rc != SQLITE_OK) idemFailText(pCall, outer.rc, outer.zErr);
-      if (bRan) return;
+      /* In autocommit that lock would be gone when its statement ends. */
+      if (runInside(pCall, xBody, pArg, 0)) return;
     }
   }
   if (pCall->rc == SQLITE_OK) xBody(pCall, pArg);
+}
+
+void idemConnRunWhole(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg) {
+  if (pCall->rc != SQLITE_OK || runInside(pCall, xBody, pArg, 1)) return;
+  if (pCall->rc != SQLITE_OK) return;
+  int rc = sqlite3_errcode(pCall->db); /* why idem_call is not to be had */
+  idemFailDb(pCall, rc == SQLITE_OK ? SQLITE_ERROR : rc);
+}
+
+/* True if a statement that writes and yields no rows is running: dqlite replicates what such a one
+** commits, while it takes a SELECT for a read and forgets what functions wrote below it. */
+static int belowWrite(sqlite3 *db) {
+  sqlite3_stmt *p = sqlite3_next_stmt(db, 0);
+  while (p &&
+         !(sqlite3_stmt_busy(p) && !sqlite3_stmt_readonly(p) && sqlite3_column_count(p) == 0)) {
+    p = sqlite3_next_stmt(db, p);
+  }
+  return p != 0;
+}
+
+int idemConnReplicates(IdemConn *pConn) {
+  if (!pConn->bReplicated) return 1;
+  return sqlite3_get_autocommit(pConn->db) ? belowWrite(pConn->db) : idemConnWriting(pConn);
+}
+
+void idemConnDemandWrite(IdemCall *pCall) {
+  if (!idemConnReplicates(pCall->pConn)) idemFail(pCall, IDEM_E_REPLICATION);
 }
 
 int idemConnWriting(IdemConn *pConn) {
@@ -329,6 +391,7 @@ int idemConnWriting(IdemConn *pConn) {
 }
 
 int idemConnMayWait(IdemConn *pConn) {
-  return sqlite3_get_autocommit(pConn->db) &&
+  /* A node of dqlite has one thread for all: it must not sleep. */
+  return !pConn->bReplicated && sqlite3_get_autocommit(pConn->db) &&
          sqlite3_txn_state(pConn->db, "main") == SQLITE_TXN_NONE;
 }

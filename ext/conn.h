@@ -8,10 +8,11 @@
 #include "errors.h"
 #include "fingerprint.h"
 
-/* The statements that are kept prepared. 0 and 1 are those of idemConnRun(), the others store.c's.
-*/
+/* The statements that are kept prepared: those of conn.c, then store.c's. */
+#define IDEM_STMT_LOCK  0
 #define IDEM_STMT_BODY  1
-#define IDEM_STMT_FIRST 2
+#define IDEM_STMT_WHOLE 2 /* never kept */
+#define IDEM_STMT_FIRST 3
 #define IDEM_STMT_COUNT 48
 
 /* Allocates the connection's object with one reference. */
@@ -61,8 +62,18 @@ void idemCallEnd(IdemCall *pCall);
 */
 void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg);
 
-/* For idem_call's xUpdate alone: runs the body that waits for it, if there is one. */
-void idemConnRunBody(IdemConn *pConn);
+/* Runs xBody inside a write statement of its own, which fails if the body does: then SQLite undoes
+** what the body wrote, in a transaction as well as in autocommit. */
+void idemConnRunWhole(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg);
+
+/* For idem_call's xUpdate alone: runs the body that waits for it, if there is one. Returns what
+** xUpdate must. */
+int idemConnRunBody(IdemConn *pConn);
+
+/* On dqlite: whether a write would be replicated now. Elsewhere: true. The second fails the call if
+** not: to be asked before anything is written. */
+int idemConnReplicates(IdemConn *pConn);
+void idemConnDemandWrite(IdemCall *pCall);
 
 /* True if this connection holds the write lock of main already. */
 int idemConnWriting(IdemConn *pConn);

@@ -114,6 +114,9 @@ static const struct {
     [IDEM_E_ANSWER_SIZE] = {SQLITE_TOOBIG,
                             "the answer as JSON may exceed SQLite's length limit: use SELECT ... "
                             "FROM idem_claim(...), or raise SQLITE_LIMIT_LENGTH"},
+    [IDEM_E_REPLICATION] = {SQLITE_READONLY,
+                            "dqlite would not replicate what is written here: after BEGIN "
+                            "IMMEDIATE, or in INSERT INTO ... SELECT without RETURNING, it does"},
     [IDEM_E_RACES] = {SQLITE_BUSY, "lost %d races in a row for this key, try again"},
     [IDEM_E_LIBCRYPTO] = {SQLITE_ERROR, "libcrypto failed, the generator or digest is unavailable"},
 };

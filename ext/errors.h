@@ -65,6 +65,7 @@ enum {
   IDEM_E_NO_POLICY,   /* no row '*' */
   IDEM_E_TRIGGERS,    /* triggers are switched off */
   IDEM_E_ANSWER_SIZE, /* the answer's JSON would be longer than SQLite allows */
+  IDEM_E_REPLICATION, /* on dqlite, in a place whose writes are lost */
   IDEM_E_RACES,       /* lost too many races: busy */
   IDEM_E_LIBCRYPTO,   /* digest or random generator failed */
   IDEM_E_COUNT

@@ -165,44 +165,27 @@ static int haveStore(IdemCall *pCall) {
   return probe.rc == SQLITE_OK && idemConnVerified(pCall->pConn);
 }
 
-/*
-** Runs sql/store.sql as a unit. Below a SELECT a savepoint makes it one, in a transaction or as
-** one. Below a write statement SQLite allows no savepoint: there the outer statement is the unit.
-**
-** Where the savepoint is the transaction, ROLLBACK undoes it and never ROLLBACK TO: if this
-** connection has seen an empty file and another one filled it meanwhile, ROLLBACK TO would make it
-** empty again (SQLite 3.40.1 takes it for initially empty).
-*/
-static int createStore(sqlite3 *db, char **pzErr) {
-  int bAuto = sqlite3_get_autocommit(db);
-  int rc = sqlite3_exec(db, "SAVEPOINT idem_init", 0, 0, pzErr);
-  if (rc == SQLITE_BUSY) {
-    sqlite3_free(*pzErr);
-    return sqlite3_exec(db, idemSqlFiles[0].zText, 0, 0, pzErr);
-  }
-  if (rc != SQLITE_OK) return rc;
-  rc = sqlite3_exec(db, idemSqlFiles[0].zText, 0, 0, pzErr);
-  if (rc == SQLITE_OK) rc = sqlite3_exec(db, "RELEASE idem_init", 0, 0, pzErr);
-  if (rc != SQLITE_OK) rc = sqlite3_extended_errcode(db);
-  if (rc != SQLITE_OK && bAuto) {
-    sqlite3_exec(db, "ROLLBACK", 0, 0, 0);
-  } else if (rc != SQLITE_OK) {
-    sqlite3_exec(db, "ROLLBACK TO idem_init", 0, 0, 0);
-    sqlite3_exec(db, "RELEASE idem_init", 0, 0, 0);
-  }
-  return rc;
+/* Runs sql/store.sql, below a statement that undoes it if it fails. (A savepoint would want memory,
+** and the authorizer's consent, to be rolled back; and below a write statement there is none.) */
+static void createStore(IdemCall *pCall, void *pUnused) {
+  (void)pUnused;
+  idemFailDb(pCall, sqlite3_exec(pCall->db, idemSqlFiles[0].zText, 0, 0, 0));
 }
 
 int idemSchemaInit(IdemCall *pCall) {
   idemConnSetVerified(pCall->pConn, 0, NO_COOKIE);
   for (int i = 0; i < 3 && !haveStore(pCall) && pCall->rc == SQLITE_OK; i++) {
-    char *zErr = 0;
-    int rc = createStore(pCall->db, &zErr);
+    IdemCall unit;
+    idemConnDemandWrite(pCall);
+    if (pCall->rc != SQLITE_OK) break;
+    idemCallBegin(&unit, pCall->pConn, pCall->zFunc);
+    idemConnRunWhole(&unit, createStore, 0);
     /* Another process may have been quicker: then the store is there at the second look. */
-    if (rc != SQLITE_OK && (i == 2 || (rc & 0xff) != SQLITE_ERROR || !haveStore(pCall))) {
-      idemFailText(pCall, rc, sqlite3_mprintf("%s: %s", pCall->zFunc, zErr ? zErr : "failed"));
+    if (unit.rc != SQLITE_OK && (i == 2 || (unit.rc & 0xff) != SQLITE_ERROR || !haveStore(pCall))) {
+      idemFailText(pCall, unit.rc, unit.zErr);
+    } else {
+      idemForgive(&unit);
     }
-    sqlite3_free(zErr);
   }
   return pCall->rc == SQLITE_OK ? IDEM_SCHEMA_VERSION : 0;
 }

@@ -579,6 +579,7 @@ int idemStoreWrite(IdemCall *pCall, const IdemWrite *pWrite) {
   int eWrite = pWrite->pVerdict->eWrite, bEvent = pWrite->pVerdict->eEvent != IDEM_EV_NONE, bRow;
   assert(eWrite > IDEM_WR_NONE && eWrite < IDEM_WR_COUNT);
   assert(pWrite->pLoaded->bFound || eWrite == IDEM_WR_INSERT);
+  idemConnDemandWrite(pCall);
   if (bEvent) demandTriggers(pCall);
   sqlite3_stmt *pStmt = start(pCall, STMT_WRITE + 2 * eWrite + bEvent, aWrite[eWrite].azSql[bEvent],
                               bindWrite, pWrite, &bRow);
@@ -611,6 +612,7 @@ void idemStoreAudit(IdemCall *pCall, const IdemWrite *pWrite, const char *zDetai
                              "attempt,detail) VALUES(?,?,?,?,?,?,?)";
   AuditArgs args = {pWrite, zDetail};
   int bRow;
+  idemConnDemandWrite(pCall);
   demandTriggers(pCall);
   sqlite3_stmt *pStmt = start(pCall, STMT_AUDIT, zSql, bindAudit, &args, &bRow);
   if (pStmt) finishWrite(pCall, pStmt, bRow);
@@ -667,6 +669,7 @@ int64_t idemStorePurge(IdemCall *pCall, int64_t now, const IdemPurge *pPurge) {
       "INSERT INTO main.idem_purge_batch(at,tombstones,answers,events) VALUES(?,?,?,?)";
   PurgeArgs args = {now, 0, pPurge};
   int bRow, nBefore = sqlite3_total_changes(pCall->db);
+  idemConnDemandWrite(pCall);
   demandTriggers(pCall);
   sqlite3_stmt *pStmt = start(pCall, STMT_PURGE, zSql, bindPurge, &args, &bRow);
   if (!pStmt) return 0;
@@ -738,6 +741,7 @@ int idemStoreSee(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEv
       " WHERE expires_at<=?4";
   EventArgs args = {pSource, pEvent, pFp, now, expires_at};
   int bRow;
+  idemConnDemandWrite(pCall);
   sqlite3_stmt *pStmt = start(pCall, STMT_SEE, zSql, bindSee, &args, &bRow);
   if (!pStmt) return 0;
   finishWrite(pCall, pStmt, bRow);

@@ -56,6 +56,10 @@ def test_threads_load_at_once(tmp_path, valgrind):
         valgrind=valgrind)
 
 
+def test_writes_that_dqlite_would_lose(tmp_path):
+    run(build(tmp_path, "replicated", ["-lsqlite3"]), SO, tmp_path)
+
+
 def test_two_copies_of_sqlite(tmp_path):
     shared = shared_sqlite()
     try:
