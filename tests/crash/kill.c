@@ -3,7 +3,7 @@
 **
 **     kill EXTENSION DATABASE LOG NAME [MISTAKE]
 **
-** Handles requests without end, for keys that other workers handle too: every 40 ms of the
+** Handles requests without end, for keys that other workers handle too: 40 ms of the
 ** clock bring 8 new keys, and those of the last 160 ms are worked on. Before each thing it does it
 ** writes a line to its log, and after it was acknowledged another one, each with one write():
 **
