@@ -39,7 +39,9 @@ def quoted(value):
 def shell(path, name, *options, load=True, **params):
     """What the shell prints, as lines. A failure is a CalledProcessError with its message."""
     script = [f".load {SO.removesuffix('.so')}"] if load else []
-    script += [f'.param set :{key} "{quoted(value)}"' for key, value in params.items()]
+    for key, value in params.items():
+        escaped = quoted(value).replace("\\", "\\\\").replace('"', '\\"')
+        script.append(f'.param set :{key} "{escaped}"')
     script += [f".read {ROOT}/sql/ops/{name}.sql"]
     done = subprocess.run(["sqlite3", "-batch", "-bail", *options, str(path)], text=True,
                           input="\n".join(script) + "\n", capture_output=True, timeout=60)

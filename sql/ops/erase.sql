@@ -1,0 +1,33 @@
+-- Erases a person's records, for a privacy request. Needs idem loaded, and autocommit.
+--
+--   :scope   whose
+--   :key     one key alone; NULL or not set: all of the scope
+--
+-- WHAT GOES      answers, headers, checkpoints, reasons, fingerprints, keys: the whole record. Its
+--                bytes are overwritten, and the -wal file is emptied.
+-- WHAT STAYS     - records that run or that nobody has decided (the last result): resolve these,
+--                  then run this again;
+--                - the audit: scope, key, operation and reason of each event, of this one too. It
+--                  is append-only. So let scopes and keys be names without a person in them, and
+--                  keep persons out of reasons;
+--                - event ids of idem_seen(), which go after their retention;
+--                - your own rows, the ledger's documents (kept by law), backups, logs.
+--
+-- An erased key is free: a late retry of it would run. Erase after the last retry can have come.
+
+PRAGMA secure_delete = ON;
+
+DELETE FROM idem_records
+WHERE scope = :scope AND (:key IS NULL OR key = :key) AND state NOT IN ('processing', 'unknown');
+
+SELECT 'erased: ' || changes();
+
+-- Records whose time is over are not visible any more, and wait for a purge: once to lose the
+-- answer, once to go.
+SELECT 'purged: ' || (idem_purge(1000000) + idem_purge(1000000));
+
+PRAGMA wal_checkpoint(TRUNCATE);
+
+SELECT key, operation, state, reason
+FROM idem_records
+WHERE scope = :scope AND (:key IS NULL OR key = :key);

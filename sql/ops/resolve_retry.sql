@@ -1,0 +1,12 @@
+-- It did not happen: the next retry of the client runs it. For a record that ops/stuck lists with
+-- blocks = 1, after somebody has found out. Needs idem loaded.
+--
+--   :scope, :key   which
+--   :reason        who found what, for the audit; NULL: not said
+--
+-- Grants as many further attempts as max_attempts says. Refused while a lease is live, and if the
+-- record is completed. If the client has given up, nothing more happens: the record stays released.
+
+SELECT idem_resolve(:scope, :key, 'retry', :reason);
+
+SELECT key, state, attempt, reason FROM idem_records WHERE scope = :scope AND key = :key;
