@@ -1,11 +1,11 @@
 """Runs spin on claim.pml: make test-model, or python3 tests/model/checker.py [NAME ...].
 
-A run is a set of numbers (how many clients, crashes, lost answers ... may happen) and the policy. Each is searched
-exhaustively: the number of states is that of all that can be reached. `progress` is the LTL formula of claim.pml
-under weak fairness: a patient client is told something final at last.
+A run is a set of numbers (how many clients, crashes, lost answers ... may happen) and the policy.
+Each is searched exhaustively: the number of states is that of all that can be reached. `progress`
+is the LTL formula of claim.pml under weak fairness: a patient client is told something final.
 
-MUTANTS are mistakes built into the model (verdict.pml, claim.pml): the checker must notice each, by the property
-that is named.
+MUTANTS are mistakes built into the model (verdict.pml, claim.pml): the checker must notice each, by
+the property that is named.
 """
 import pathlib
 import re
@@ -33,9 +33,11 @@ LONG = {
     "retry": ONE | RETRY | ALL,
     "exhausted": ONE | RETRY | ALL | dict(MAX_ATTEMPTS=2),
     "the clock is set back": ONE | RETRY | dict(SETBACKS=1, ENDS=1, RULINGS=1, CRASHES=1),
-    "the clock is set back, unknown": ONE | dict(SETBACKS=2, ENDS=1, RULINGS=1, CRASHES=1, LOSSES=1),
+    "the clock is set back, unknown": ONE | dict(SETBACKS=2, ENDS=1, RULINGS=1, CRASHES=1,
+                                                LOSSES=1),
     "another request": ONE | RETRY | ALL | dict(STRANGER=1),
-    "three clients, unknown": dict(CLIENTS=2, TRIES=1, CRASHES=1, ENDS=1),
+    "three clients, unknown": dict(CLIENTS=2, TRIES=1, CRASHES=1, ENDS=1, LOSSES=1,
+                                   RENEWALS=1),
     "three clients, retry": RETRY | dict(CLIENTS=2, TRIES=1, CRASHES=1, RENEWALS=1),
 }
 PROGRESS_SHORT = {
@@ -58,9 +60,11 @@ MUTANTS = {
     5: Mutant("an unknown record runs again", ONE, "UNKNOWN_ONCE"),
     6: Mutant("a completed record runs again", ONE, "FORGOTTEN"),
     7: Mutant("a record runs again after its retention", ONE, "FORGOTTEN"),
-    8: Mutant("a used token is good for another attempt", ONE | RETRY | dict(LOSSES=1), "ONE_CLAIMANT"),
+    8: Mutant("a used token is good for another attempt",
+               ONE | RETRY | dict(LOSSES=1), "ONE_CLAIMANT"),
     9: Mutant("max_attempts are not counted", ONE | RETRY | dict(MAX_ATTEMPTS=1), "LIMIT"),
-    10: Mutant("the operator decides while a lease is live", ONE | dict(RULINGS=1), "TRUSTED_LEASE"),
+    10: Mutant("the operator decides while a lease is live",
+               ONE | dict(RULINGS=1), "TRUSTED_LEASE"),
     11: Mutant("the operator's answer replaces another", ONE | dict(RULINGS=1), "ONE_ANSWER"),
     12: Mutant("a released record stays in progress", ONE, "progress"),
     13: Mutant("a stale record stays in progress", ONE | RETRY | dict(CRASHES=1), "progress"),
@@ -68,8 +72,10 @@ MUTANTS = {
     15: Mutant("another request gets the answer", ONE | dict(STRANGER=1), "ONE_ANSWER"),
     16: Mutant("a release without the token check", ONE | RETRY, "FENCED"),
     21: Mutant("a write that demands nothing", ONE, "FORGOTTEN"),
-    22: Mutant("a write that does not demand due_at", ONE | RETRY | dict(RENEWALS=1), "TRUSTED_LEASE"),
-    23: Mutant("an earlier token is forgotten", ONE | RETRY | dict(LOSSES=1), "ONE_CLAIMANT"),
+    22: Mutant("a write that does not demand due_at",
+               ONE | RETRY | dict(RENEWALS=1), "TRUSTED_LEASE"),
+    23: Mutant("an earlier token is forgotten",
+               ONE | RETRY | dict(LOSSES=1), "ONE_CLAIMANT"),
     24: Mutant("a take-over without a new attempt", ONE | RETRY, "ONE_CLAIMANT"),
     25: Mutant("the rows of a lost completion stay", ONE | RETRY, "ROWS"),
     26: Mutant("the purge leaves no tombstone", ONE, "FORGOTTEN"),
@@ -90,7 +96,7 @@ class Checker:
         defines = re.findall(r"#define ([A-Z_]+) +(1\d\d)\n", (HERE / "claim.pml").read_text())
         self.names = {number: name for name, number in defines}
         self.run(["spin", "-a", str(HERE / "claim.pml")])
-        for name, flags in (("safety", ["-DSAFETY", "-DNOCLAIM"]), ("liveness", [])):
+        for name, flags in (("safety", ["-DSAFETY", "-DNOCLAIM"]), ("liveness", ["-DNFAIR=3"])):
             self.run(["cc", "-O1", "-w", "-DMEMLIM=6000", *flags, "-o", name, "pan.c"])
 
     def run(self, command):
@@ -132,8 +138,8 @@ def main(names):
                     continue
                 r = checker.check(parameters, progress, ("-m2000000", "-w24"))
                 failed += r.caught is not None
-                print(f"{'progress: ' if progress else ''}{name:32} {r.states:>10,} states, depth {r.depth},"
-                      f" {r.seconds:.0f} s: {r.caught or 'holds'}", flush=True)
+                print(f"{'progress: ' if progress else ''}{name:32} {r.states:>10,} states,"
+                      f" depth {r.depth}, {r.seconds:.0f} s: {r.caught or 'holds'}", flush=True)
         for number, mutant in MUTANTS.items():
             r = checker.check(mutant.parameters | dict(MUTANT=number), mutant.caught == "progress")
             failed += r.caught != mutant.caught

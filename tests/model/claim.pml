@@ -2,33 +2,33 @@
 ** claim.pml: the life of one idempotency key, checked exhaustively with spin.
 **
 ** PROCESSES. Clients ask with a token of their own, act, and finish; they may crash between any two
-** steps, lose the answer of a claim, renew, release, suspend, be late. A patient client never crashes
-** and asks until it is told something final. An operator resolves and erases, rightly or rashly. The
-** clock ends leases, retentions and tombstones at any moment (and may be set back). The purge runs at
-** any moment.
+** steps, lose the answer of a call, renew, release, suspend, be late. A patient client never
+** crashes and asks until it is told something final. An operator resolves and erases, rightly or
+** rashly. The clock ends leases, retentions and tombstones at any moment (and may be set back). The
+** purge runs at any moment.
 **
-** STEPS. As in ext/: a call loads the row, decides (verdict.pml), and writes if the row is still what
-** was loaded; each of load and write is atomic, and anything may come between. A call may also decide
-** from memory (idemStoreRecall): a claim on the guess that there is no row, a completion on the row as
-** its own claim left it.
+** STEPS. As in ext/: a call loads the row, decides (verdict.pml), and writes if the row is still
+** what was loaded; each of load and write is atomic, and anything may come between. A call may also
+** decide from memory (idemStoreRecall): a claim on the guess that there is no row, a completion on
+** the row as its own claim left it.
 **
 ** EFFECTS. Each claim acts in both ways: an external effect before the completion, and rows in the
 ** transaction of the completion.
 **
 ** PROPERTIES. Every MUST() below; no process stuck; and, with -a -f, `progress`.
-**   ONE_CLAIMANT     every grant is a new attempt of its life; a token is granted once
-**   FENCED           what a worker writes, the claimant of the latest attempt writes, who has not
-**                    given it back
-**   TRUSTED_LEASE    no grant while a lease that nobody gave up is live
-**   ONE_ANSWER       an answer is stored once in a life, and every replay gives it
-**   UNKNOWN_ONCE     with on_stale = unknown the external effect runs at most once in a life, if the
-**                    operator says 'retry' only of what did not happen and no longer can
-**   RETRY_VISIBLE    every run of the effect has an attempt of its own
-**   ROWS             the rows of the completion appear at most once in a life, whatever anybody does
-**   FORGOTTEN        a life ends only when its tombstone is over, or by an erasure of what is done
-**   LIMIT            no more than max_attempts attempts between two grants of the operator
+**   ONE_CLAIMANT   every grant is a new attempt of its life; a token is granted once in a life
+**   FENCED         what a worker writes, the claimant of the latest attempt writes, who has not
+**                  given it back
+**   TRUSTED_LEASE  no grant while a lease that nobody gave up is live
+**   ONE_ANSWER     an answer is stored once in a life, and every replay gives it
+**   UNKNOWN_ONCE   with on_stale = unknown the external effect runs at most once in a life, if the
+**                  operator says 'retry' only of what did not happen and no longer can
+**   RETRY_VISIBLE  every run of the effect has an attempt of its own
+**   ROWS           the rows of the completion appear at most once in a life, whatever anybody does
+**   FORGOTTEN      a life ends only when its tombstone is over, or by an erasure of what is done
+**   LIMIT          no more than max_attempts attempts between two grants of the operator
 **
-** Numbers of the run come from the environment: see checker.py.
+** The numbers of a run come from the environment: see checker.py, which also has the mutants.
 */
 #include "verdict.pml"
 
@@ -60,7 +60,7 @@ c_decl {
 #define FORGOTTEN 108
 #define LIMIT 109
 
-/* ---- the row ------------------------------------------------------------------------------------ */
+/* ---- the row ------------------------------------------------------------------------------- */
 
 typedef Row {
   mtype state;    /* none: there is no row */
@@ -74,7 +74,7 @@ typedef Row {
 Row row;
 byte passed;      /* of the row's deadlines: 1 the lease; 1 the retention, 2 the tombstone */
 
-/* ---- the policy and what may still happen ------------------------------------------------------- */
+/* ---- the policy and what may still happen -------------------------------------------------- */
 
 byte max_attempts;
 bit stale_may_run_again;
@@ -83,7 +83,7 @@ bit stranger;     /* these ask for something else under the same key */
 byte tries;       /* requests of each of these, every one with a token of its own */
 byte crashes, losses, renewals, rulings, ends, setbacks;
 
-/* ---- what nobody sees, for the properties ------------------------------------------------------- */
+/* ---- what nobody sees, for the properties -------------------------------------------------- */
 
 byte life;        /* of the key; counts inserts and restarts */
 byte latest;      /* attempts of this life */
@@ -97,7 +97,7 @@ bit forgotten;    /* this life may end */
 short alive;      /* bits of the claims whose effect may still run */
 bit done;         /* the patient client has a final answer */
 
-/* ---- one call: load, decide, write -------------------------------------------------------------- */
+/* ---- one call: load, decide, write --------------------------------------------------------- */
 
 /* What a verdict was based on, as each process remembers it until the write. */
 #define SEEN mtype seen, todo; byte seen_life, seen_attempt, seen_token, seen_due
@@ -226,7 +226,7 @@ inline carry_out(its, who, what, done_it) {
   }
 }
 
-/* ---- the processes ------------------------------------------------------------------------------ */
+/* ---- the processes ------------------------------------------------------------------------- */
 
 #define MAY_FAIL (me != PATIENT)
 #define ANSWER   (token + (changed -> OTHER : 0))
@@ -243,7 +243,8 @@ inline run_effect() {
 inline leave() {
   d_step {
     alive = alive & ~BIT(token);
-    verb = none; token = 0; my_life = 0; my_attempt = 0; my_due = 0; acted = 0; reload = 0; changed = 0;
+    verb = none; token = 0; my_life = 0; my_attempt = 0; my_due = 0;
+    acted = 0; reload = 0; changed = 0;
     forget()
   }
 }
@@ -255,7 +256,7 @@ proctype Client(byte me) {
   bit request, acted, wrote, reload, changed;
 
   request = (me == PATIENT -> 0 : stranger);
-next:                                                /* what it knew is over, or was lost in a crash */
+next: /* what it knew is over, or was lost in a crash */
   atomic {
     leave();
     if
@@ -271,7 +272,7 @@ ask:
   atomic {
     if
     :: decide(claim, token, 0, request)
-    :: !reload -> d_step { says = claimed; todo = insert }      /* from memory: there is no row */
+    :: !reload -> d_step { says = claimed; todo = insert } /* from memory: there is no row */
     fi;
     if
     :: todo != none -> says = none
@@ -282,7 +283,9 @@ ask:
     :: says == in_progress -> says = none; goto asks_again
     :: says == in_progress && MAY_FAIL -> says = none; goto next
     :: says == token_used -> says = none; goto next
-    :: says == replay -> says = none; MUST(ONE_ANSWER, row.answer == first && row.request == request);
+    :: says == replay ->
+       says = none;
+       MUST(ONE_ANSWER, row.answer == first && row.request == request);
        goto told
     :: says == mismatch || says == expired || says == unknown || says == exhausted ->
        says = none;
@@ -299,7 +302,7 @@ ask:
          my_life = life; my_attempt = row.attempt; my_due = row.due
        };
        if
-       :: losses > 0 -> losses--; goto asks_again               /* the answer was lost: asks again */
+       :: losses > 0 -> losses--; goto asks_again /* the answer was lost: asks again */
        :: skip
        fi
     :: else -> reload = 1; goto ask
@@ -322,7 +325,7 @@ finish:
   atomic {
     if
     :: decide(verb, token, ANSWER, request)
-    :: verb == complete && !reload ->                           /* from memory: as the claim left it */
+    :: verb == complete && !reload -> /* from memory: as the claim left it */
        d_step {
          says = ok; todo = complete;
          seen = processing; seen_life = my_life; seen_attempt = my_attempt; seen_token = token;
@@ -334,7 +337,7 @@ finish:
     :: todo == none && says == ok -> says = none; goto finished
     :: todo == none && says != ok && mutant == 25 && verb == complete ->
        says = none; add_rows(); goto next
-    :: else -> says = none; goto next                           /* lost: the transaction rolls back */
+    :: else -> says = none; goto next /* lost: the transaction rolls back */
     fi
   }
   atomic {
@@ -343,7 +346,7 @@ finish:
     :: wrote ->
        d_step { wrote = 0; reload = 0; my_due = row.due };
        if
-       :: losses > 0 -> losses--; goto says_again                 /* says it again */
+       :: losses > 0 -> losses--; goto says_again /* says it again */
        :: losses > 0 && verb == complete && MAY_FAIL -> losses--; changed = 1; goto says_again
        :: goto finished
        fi
@@ -354,7 +357,7 @@ finish:
 finished:
   if
   :: atomic { verb == renew -> verb = none; goto granted }
-  :: atomic { verb == suspend && acted -> verb = complete; goto finish } /* it found out after all */
+  :: atomic { verb == suspend && acted -> verb = complete; goto finish } /* it found out */
   :: atomic { verb == suspend || verb == release -> goto next }
   :: atomic { verb == complete -> goto told }
   fi;
@@ -401,8 +404,8 @@ end:
   od
 }
 
-#define GONE d_step { row.state = none; row.attempt = 0; row.granted = 0; row.token = 0; row.earlier = 0; \
-                      row.answer = 0; row.request = 0; row.due = 0; passed = 0 }
+#define GONE d_step { row.state = none; row.attempt = 0; row.granted = 0; row.token = 0; \
+                      row.earlier = 0; row.answer = 0; row.request = 0; row.due = 0; passed = 0 }
 
 proctype Purge() {
 end:

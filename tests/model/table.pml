@@ -30,7 +30,8 @@ inline print_line() {
 
 init {
   verbs[0] = claim;
-  verbs[1] = complete; verbs[2] = release; verbs[3] = suspend; verbs[4] = renew; verbs[5] = checkpoint;
+  verbs[1] = complete; verbs[2] = release; verbs[3] = suspend; verbs[4] = renew;
+  verbs[5] = checkpoint;
   verbs[6] = resolve_completed; verbs[7] = resolve_retry;
   verbs[8] = erase;
   stages[0] = absent; stages[1] = live; stages[2] = stale; stages[3] = answered;

@@ -5,15 +5,15 @@
 **
 ** stage is how far the record's time has come, whether or not a purge has run:
 **     absent live stale answered expired over released unknown
-** same: fingerprint and operation are the record's.  tok: what the presented token is to the record
-** (none current spent other).  used: max_attempts are used up.  again: the answer presented is the
-** one that is stored.  says is the outcome of a claim, or ok, or the error of the call; write is the
+** same: fingerprint and operation are the record's. tok: what the presented token is to the record
+** (none current spent other). used: max_attempts are used up. again: the answer presented is the
+** one that is stored. says is the outcome of a claim, or ok, or the error of the call; write is the
 ** one change of the row.
 **
-** table.pml prints this for all combinations, and test_checker.py compares that with what ext/verdict.c
-** says to every line of tests/verdict/enumerate.c.  claim.pml asks it in every step of every process.
+** table.pml prints this for all combinations, and test_model.py compares that with every line of
+** tests/verdict/enumerate.c, which asks ext/verdict.c. claim.pml asks it in every step.
 **
-** mutant is 0.  The other values are mistakes that the checker must notice, see mutants.txt.
+** mutant is 0. Other values are mistakes that the checker must notice: see checker.py.
 */
 mtype = {
   none, current, spent, other,                                        /* tokens */
@@ -92,7 +92,8 @@ inline sound_verdict(verb, stage, same, tok, used, again) {
   :: verb != claim && verb != erase && stage == expired -> says = expired
   :: else ->
      if
-     :: verb == resolve_completed || verb == resolve_retry -> resolve_verdict(verb, stage, used, again)
+     :: verb == resolve_completed || verb == resolve_retry ->
+        resolve_verdict(verb, stage, used, again)
      :: else -> worker_verdict(verb, stage, tok, again)
      fi
   fi
@@ -104,7 +105,8 @@ inline verdict(verb, stage, same, tok, used, again) {
   sound_verdict(verb, stage, same, tok, used, again);
   if
   :: mutant == 0 || mutant > 20 -> skip
-  :: mutant == 1 && verb == complete && says == lost && stage != answered -> says = ok; write = complete
+  :: mutant == 1 && verb == complete && says == lost && stage != answered ->
+     says = ok; write = complete
   :: mutant == 2 && says == was_answered -> says = ok; write = complete
   :: mutant == 3 && says == in_progress -> says = claimed; write = retry
   :: mutant == 4 && says == unknown && stage == stale -> says = claimed; write = retry
