@@ -1,4 +1,4 @@
-"""Runs spin on claim.pml: make test-model, or python3 tests/model/checker.py [NAME ...].
+"""Runs spin on claim.pml: make test-model, or python3 tests/protocol/checker.py [NAME ...].
 
 A run is a set of numbers (how many clients, crashes, lost answers ... may happen) and the policy.
 Each is searched exhaustively: the number of states is that of all that can be reached. `progress`

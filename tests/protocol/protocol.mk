@@ -4,5 +4,5 @@
 
 test-model: ## the claim protocol, checked exhaustively with spin (a few minutes, 3 GB)
 	@tests/deps.sh spin gcc python3 python3-pytest libssl-dev libsqlite3-dev
-	$(PYTEST) tests/model
-	$(PYTHON) tests/model/checker.py
+	$(PYTEST) tests/protocol
+	$(PYTHON) tests/protocol/checker.py

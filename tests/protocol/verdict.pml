@@ -10,7 +10,7 @@
 ** one that is stored. says is the outcome of a claim, or ok, or the error of the call; write is the
 ** one change of the row.
 **
-** table.pml prints this for all combinations, and test_model.py compares that with every line of
+** table.pml prints this for all combinations, and test_protocol.py compares that with every line of
 ** tests/verdict/enumerate.c, which asks ext/verdict.c. claim.pml asks it in every step.
 **
 ** mutant is 0. Other values are mistakes that the checker must notice: see checker.py.
