@@ -1,23 +1,28 @@
 /*
 ** growth.c: what a record costs as their number grows, and whether the file stops growing.
 **
-**     growth FOLDER EXTENSION v4|v7 RECORDS CACHE_MIB
-**     growth FOLDER EXTENSION churn HOURS KEYS
+**     growth FOLDER EXTENSION fill    v4|v7 RECORDS
+**     growth FOLDER EXTENSION measure v4|v7 ROUNDS CACHE_MIB RECORDS ...
+**     growth FOLDER EXTENSION churn   HOURS KEYS
 **
-** bench/bench.py builds and runs it. The store grows by claims and completions with answers of 400
-** bytes, so that its pages are as full as in service. At 10^4, 10^5 ... RECORDS it measures, on a
-** file in WAL mode with synchronous = NORMAL and the usual checkpoints, rounds of
+** bench/bench.py builds and runs it. "fill" makes FOLDER/growth-KIND-RECORDS.db by claims and
+** completions with answers of 400 bytes, so that its pages are as full as in service; it goes on
+** where it was interrupted, and does nothing to a file that is full. The keys are UUIDv4 or UUIDv7.
+**
+** "measure" opens the files of all sizes at once and takes turns between them, so that a machine
+** that slows down slows all. WAL, synchronous = NORMAL, the usual checkpoints, indexes read once
+** beforehand. It prints "growth KIND RECORDS WHAT US", separated by tabs, of
 **
 **     cycle    claim, business row, completion, in a transaction of their own
 **     pair     claim and completion, 500 in one transaction
 **     replay   the scalar form in autocommit, of any completed record
 **     purge    of 1,000 expired answers, per row
 **
+** and once "bytes", of file per record. Each round adds 1,800 records.
+**
 ** "churn" is the steady state: with answers kept an hour and tombstones a day, each hour brings
 ** KEYS new keys and one purge. The file must not grow any more once the first day is over, or the
-** program fails.
-**
-** Prints "growth KIND RECORDS WHAT VALUE" and "churn HOUR RECORDS BYTES", separated by tabs.
+** program fails. It prints "churn HOUR RECORDS BYTES".
 */
 #include "work.h"
 
@@ -25,31 +30,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS  7
 #define CYCLES  300
 #define PAIRS   500
 #define REPLAYS 2000
 #define HOUR    3600000
 #define APART   2000000000 /* the keys of measurements begin here */
+#define SIZES   8
 
-static void report(const char *zKind, int n, const char *zWhat, double r) {
-  printf("growth\t%s\t%d\t%s\t%.3f\n", zKind, n, zWhat, r);
-  fflush(stdout);
+static void openSize(Work *p, char **argv, const char *zKind, int nRecord, int nCacheMiB) {
+  char zFile[1000];
+  snprintf(zFile, sizeof(zFile), "%s/growth-%s-%d.db", argv[1], zKind, nRecord);
+  WorkPlace place = {zFile, "NORMAL", argv[2], nCacheMiB * 1024};
+  workOpen(p, &place);
+  p->bOrdered = strcmp(zKind, "v7") == 0;
+}
+
+/* The first key from iFrom on that is not there; all before it are. */
+static int firstNew(Work *p, int iFrom) {
+  int nStep = 1, iLow = iFrom, iHigh = iFrom;
+  while (workKnown(p, iHigh)) {
+    iLow = iHigh + 1;
+    iHigh = iFrom + (nStep *= 2);
+  }
+  while (iLow < iHigh) {
+    int iMiddle = iLow + (iHigh - iLow) / 2;
+    if (workKnown(p, iMiddle)) iLow = iMiddle + 1;
+    else iHigh = iMiddle;
+  }
+  return iLow;
 }
 
 /* New records, all completed, until there are nRecord. */
-static void grow(Work *p, int nRecord) {
-  workRun(p, "PRAGMA synchronous = OFF");
-  while (p->iNext < nRecord) {
-    int iEnd = p->iNext + 10000 < nRecord ? p->iNext + 10000 : nRecord;
-    workBegin(p);
-    for (; p->iNext < iEnd; p->iNext++) {
-      workClaim(p, BY_SCALAR, p->iNext, "claimed");
-      workComplete(p, BY_SCALAR, p->iNext);
+static void fill(char **argv) {
+  Work w;
+  int nRecord = atoi(argv[5]);
+  openSize(&w, argv, argv[4], nRecord, 1024);
+  workRun(&w, "PRAGMA synchronous = OFF");
+  w.iNext = firstNew(&w, 0);
+  while (w.iNext < nRecord) {
+    int iEnd = w.iNext + 10000 < nRecord ? w.iNext + 10000 : nRecord;
+    workBegin(&w);
+    for (; w.iNext < iEnd; w.iNext++) {
+      workClaim(&w, BY_SCALAR, w.iNext, "claimed");
+      workComplete(&w, BY_SCALAR, w.iNext);
     }
-    workCommit(p);
+    workCommit(&w);
   }
-  workRun(p, "PRAGMA synchronous = NORMAL; PRAGMA wal_checkpoint(TRUNCATE)");
+  workClose(&w);
 }
 
 /* Seconds for replays spread over all n completed records. */
@@ -61,77 +88,75 @@ static double replays(Work *p, int n, int iRound) {
   return workNow() - t;
 }
 
-static void measure(Work *p, const char *zKind, int n, int *piApart) {
+static void measureRound(Work *p, const char *zKind, int n, int iRound) {
   const WorkOp *pCycle = workOp("cycle in one transaction"), *pPair = workOp("claim + complete");
   const WorkOp *pPurge = workOp("purge per row");
-  sqlite3_int64 nByte = workInt(p, "SELECT page_count * page_size FROM"
-                                   " pragma_page_count, pragma_page_size");
-  int iNext = p->iNext;
-  report(zKind, n, "bytes", (double)nByte / (double)workInt(p, "SELECT max(id) FROM idem_store"));
-  p->iNext = *piApart;
-  for (int i = 0; i < ROUNDS; i++) {
-    report(zKind, n, "cycle", workTurn(p, pCycle, BY_SCALAR, CYCLES) / CYCLES * 1e6);
-    report(zKind, n, "pair", workTurn(p, pPair, BY_SCALAR, PAIRS) / PAIRS * 1e6);
-    report(zKind, n, "replay", replays(p, n, i) / REPLAYS * 1e6);
-    report(zKind, n, "purge", workTurn(p, pPurge, BY_SCALAR, WORK_ROWS) / WORK_ROWS * 1e6);
+  double rCycle = workTurn(p, pCycle, BY_SCALAR, CYCLES) / CYCLES;
+  double rPair = workTurn(p, pPair, BY_SCALAR, PAIRS) / PAIRS;
+  double rReplay = replays(p, n, iRound) / REPLAYS;
+  double rPurge = workTurn(p, pPurge, BY_SCALAR, WORK_ROWS) / WORK_ROWS;
+  if (iRound == 0) return; /* warms up */
+  printf("growth\t%s\t%d\tcycle\t%.3f\n", zKind, n, rCycle * 1e6);
+  printf("growth\t%s\t%d\tpair\t%.3f\n", zKind, n, rPair * 1e6);
+  printf("growth\t%s\t%d\treplay\t%.3f\n", zKind, n, rReplay * 1e6);
+  printf("growth\t%s\t%d\tpurge\t%.3f\n", zKind, n, rPurge * 1e6);
+}
+
+static void measure(int argc, char **argv) {
+  Work aWork[SIZES];
+  int nSize = argc - 7, nRound = atoi(argv[5]);
+  if (nSize > SIZES) workDie("growth", "too many sizes");
+  for (int i = 0; i < nSize; i++) {
+    Work *p = &aWork[i];
+    openSize(p, argv, argv[4], atoi(argv[7 + i]), atoi(argv[6]));
+    p->iNext = firstNew(p, APART);
+    sqlite3_int64 nByte = workInt(p, "SELECT page_count * page_size FROM"
+                                     " pragma_page_count, pragma_page_size");
+    sqlite3_int64 nRow = workInt(p, "SELECT max(id) FROM idem_store");
+    printf("growth\t%s\t%s\tbytes\t%.1f\n", argv[4], argv[7 + i], (double)nByte / (double)nRow);
+    workInt(p, "SELECT sum(length(key)) FROM idem_store"
+               " INDEXED BY sqlite_autoindex_idem_store_1");
   }
-  *piApart = p->iNext;
-  p->iNext = iNext;
-}
-
-static void growth(Work *p, const char *zKind, int nMax) {
-  int iApart = APART;
-  p->bOrdered = strcmp(zKind, "v7") == 0;
-  for (int n = 10000; n <= nMax; n = n < nMax / 10 || n == nMax / 10 ? n * 10 : nMax + 1) {
-    double t = workNow();
-    int nNew = n - p->iNext;
-    grow(p, n);
-    report(zKind, n, "fill", (workNow() - t) / nNew * 1e6);
-    measure(p, zKind, n, &iApart);
+  for (int iRound = 0; iRound <= nRound; iRound++) {
+    for (int i = 0; i < nSize; i++) measureRound(&aWork[i], argv[4], atoi(argv[7 + i]), iRound);
   }
+  for (int i = 0; i < nSize; i++) workClose(&aWork[i]);
 }
 
-/* Purges until nothing is left; returns the rows. */
-static int purgeAll(Work *p) {
-  int n, nAll = 0;
-  do {
-    n = (int)workInt(p, "SELECT idem_purge(1000)");
-    nAll += n;
-  } while (n == 1000);
-  return nAll;
+/* Purges until nothing is left. */
+static void purgeAll(Work *p) {
+  while (workInt(p, "SELECT idem_purge(1000)") == 1000) continue;
 }
 
-static int churn(Work *p, int nHour, int nKey) {
+static void churn(char **argv) {
+  Work w;
+  int nHour = atoi(argv[4]), nKey = atoi(argv[5]);
   sqlite3_int64 iTime = 1764500000000, nDay = 0, nEnd = 0;
-  workRun(p, "UPDATE idem_policy SET retention_ms = 3600000, tombstone_ms = 86400000");
+  openSize(&w, argv, "churn", nKey, 0);
+  workRun(&w, "UPDATE idem_policy SET retention_ms = 3600000, tombstone_ms = 86400000");
   for (int iHour = 1; iHour <= nHour; iHour++) {
-    workClock(p, iTime += HOUR);
-    workBegin(p);
-    for (int i = 0; i < nKey; i++, p->iNext++) {
-      workClaim(p, BY_SCALAR, p->iNext, "claimed");
-      workComplete(p, BY_SCALAR, p->iNext);
+    workClock(&w, iTime += HOUR);
+    workBegin(&w);
+    for (int i = 0; i < nKey; i++, w.iNext++) {
+      workClaim(&w, BY_SCALAR, w.iNext, "claimed");
+      workComplete(&w, BY_SCALAR, w.iNext);
     }
-    workCommit(p);
-    purgeAll(p);
-    workRun(p, "PRAGMA wal_checkpoint(TRUNCATE)");
-    nEnd = workInt(p, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size");
+    workCommit(&w);
+    purgeAll(&w);
+    workRun(&w, "PRAGMA wal_checkpoint(TRUNCATE)");
+    nEnd = workInt(&w, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size");
     if (iHour <= 30) nDay = nEnd;
-    printf("churn\t%d\t%lld\t%lld\n", iHour, workInt(p, "SELECT count(*) FROM idem_store"), nEnd);
+    printf("churn\t%d\t%lld\t%lld\n", iHour, workInt(&w, "SELECT count(*) FROM idem_store"), nEnd);
   }
+  workClose(&w);
   if (nEnd > nDay + nDay / 20) workDie("churn", "the file still grows after the first day");
-  return 0;
 }
 
 int main(int argc, char **argv) {
-  char zFile[1000];
-  Work w;
-  if (argc != 6) workDie("usage", "growth FOLDER EXTENSION v4|v7|churn NUMBER NUMBER");
-  int bChurn = strcmp(argv[3], "churn") == 0;
-  snprintf(zFile, sizeof(zFile), "%s/growth-%s.db", argv[1], argv[3]);
-  WorkPlace place = {zFile, "NORMAL", argv[2], bChurn ? 0 : atoi(argv[5]) * 1024};
-  workOpen(&w, &place);
-  if (bChurn) churn(&w, atoi(argv[4]), atoi(argv[5]));
-  else growth(&w, argv[3], atoi(argv[4]));
-  workClose(&w);
+  const char *zVerb = argc >= 6 ? argv[3] : "";
+  if (strcmp(zVerb, "fill") == 0) fill(argv);
+  else if (strcmp(zVerb, "measure") == 0 && argc > 7) measure(argc, argv);
+  else if (strcmp(zVerb, "churn") == 0) churn(argv);
+  else workDie("usage", "growth FOLDER EXTENSION fill|measure|churn ...");
   return 0;
 }

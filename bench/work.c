@@ -64,6 +64,7 @@ static const char *const azSql[S_COUNT] = {
     [S_PURGE] = "SELECT idem_purge(?)",
     [S_POINT] = "SELECT state, attempt, code, response, created_at FROM idem_records"
                 " WHERE scope = ? AND key = ?",
+    [S_KNOWN] = "SELECT 1 FROM idem_store WHERE scope = ? AND key = ?",
     [S_SCAN] = "SELECT key, operation, attempt, created_at FROM idem_records"
                " WHERE state = 'released'",
     [S_FINGERPRINT] = "SELECT idem_fingerprint(?)",
@@ -384,6 +385,11 @@ static void release(Work *p, int eBy, int iKey) {
   tokenText(p, iKey, zToken);
   bind(q, 3, zToken);
   must(p, q, eBy != BY_HAND, -1);
+}
+
+int workKnown(Work *p, int iKey) {
+  char zKey[40];
+  return finish(p, forKey(p, S_KNOWN, iKey, zKey));
 }
 
 void workCycle(Work *p, int eBy, int iKey) {

@@ -41,6 +41,7 @@ enum {
   S_SEEN,
   S_PURGE,
   S_POINT,
+  S_KNOWN,
   S_SCAN,
   S_FINGERPRINT,
   S_HAND_CLAIM,
@@ -106,6 +107,8 @@ void workComplete(Work *p, int eBy, int iKey);
 void workReplay(Work *p, int eBy, int iKey);
 void workCycle(Work *p, int eBy, int iKey); /* claim, business row, completion: one transaction */
 void workTwo(Work *p, int eBy, int iKey);   /* the claim committed first, the rest by itself */
+
+int workKnown(Work *p, int iKey);           /* 1 if idem has a record of this key */
 
 /* Small words that the programs share. */
 void workDie(const char *zWhere, const char *zWhat);
