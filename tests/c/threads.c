@@ -102,6 +102,7 @@ int main(int argc, char **argv) {
   zDir = argv[2];
   nRound = atoi(argv[3]);
   zDoing = "threads";
+  sqlite3_initialize(); /* SQLite's lazy start is not what is tested */
   pthread_barrier_init(&start, 0, THREADS);
   memset(aWorker, 0, sizeof(aWorker));
   for (int i = 0; i < THREADS; i++) {
