@@ -1,0 +1,58 @@
+"""idem in Django, from 3.2 on."""
+import pathlib
+import sys
+
+import django
+from django.conf import settings
+
+OPTIONS = {"timeout": 10}
+if django.VERSION >= (5, 1):
+    # Before 5.1 atomic() says BEGIN: a claim that comes first takes the write lock all the same.
+    OPTIONS["transaction_mode"] = "IMMEDIATE"
+settings.configure(DATABASES={"default": {
+    "ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db", "OPTIONS": OPTIONS}}, USE_TZ=True)
+django.setup()
+
+# README: load
+from django.db import IntegrityError, connection, transaction  # noqa: E402
+from django.db.backends.signals import connection_created  # noqa: E402
+from django.dispatch import receiver  # noqa: E402
+
+
+@receiver(connection_created)
+def load_idem(connection, **_):
+    if connection.vendor == "sqlite":
+        connection.connection.enable_load_extension(True)
+        connection.connection.load_extension("./idem")
+        connection.connection.enable_load_extension(False)
+# README: end
+
+
+# README: order
+def place_order(key, body, pieces):
+    with transaction.atomic():                             # settings: transaction_mode IMMEDIATE
+        outcome, token, status, answer = row(
+            "SELECT outcome, token, http_status, coalesce(response, message)"
+            " FROM idem_claim('shop', %s, idem_fingerprint(%s), 'POST /orders')", key, body)
+        if outcome == "claimed":
+            with connection.cursor() as cursor:            # or Order.objects.create(pieces=pieces)
+                cursor.execute("INSERT INTO orders(pieces) VALUES (%s)", [pieces])
+                number = cursor.lastrowid
+                cursor.execute("UPDATE stock SET pieces = pieces - %s", [pieces])
+            status, answer = 201, f'{{"order":{number}}}'
+            row("SELECT idem_complete('shop', %s, %s, %s, %s)", key, token, answer, status)
+    return status, answer
+
+
+def row(sql, *values):
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return cursor.fetchall()[0]
+# README: end
+
+
+if __name__ == "__main__":
+    sys.path.append(str(pathlib.Path(__file__).parent.parent / "python"))
+    import scenario
+    scenario.run(lambda: connection, lambda db, *order: place_order(*order),
+                 lambda db, sql, *values: row(sql.replace("?", "%s"), *values), IntegrityError)

@@ -1,0 +1,31 @@
+"""The README's examples in other languages are regions of programs that run: see tests/drivers."""
+import re
+
+import pytest
+
+from conftest import ROOT
+from driver_list import DRIVERS
+from regions import LANGUAGES, regions
+
+SHOWN = re.findall(r"^<!-- (tests/drivers/\S+): (\w+) -->\n(.*\n)", (ROOT / "README.md").read_text(), re.M)
+BLOCK = r"^<!-- {}: {} -->\n```{}\n(.*?)^```$"
+
+
+@pytest.mark.parametrize("program, name, _", SHOWN or [pytest.param(
+    "", "", "", marks=pytest.mark.skip("the README shows no program of tests/drivers"))])
+def test_a_block_is_the_region_that_it_names(program, name, _):
+    path = ROOT / program
+    language = LANGUAGES[path.suffix]
+    block = re.search(BLOCK.format(re.escape(program), name, language),
+                      (ROOT / "README.md").read_text(), re.M | re.S)
+    assert block, f"no {language} block below the comment"
+    assert block[1] == regions(path)[name]
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda d: d.name)
+def test_each_program_has_an_example_that_fits_the_reader(driver):
+    found = regions(driver.path)
+    assert {"load", "order"} == set(found)
+    assert "load" in found["load"].lower() and "idem_complete" in found["order"]
+    assert len(found["load"].splitlines()) <= 20 and len(found["order"].splitlines()) <= 45
+    assert max(map(len, found["load"].splitlines() + found["order"].splitlines())) <= 100
