@@ -1,7 +1,7 @@
 """The marked regions of the drivers' programs, which the README shows word for word.
 
-A region begins after a line that holds "README: NAME" and ends before one with "README: end". Run as
-a program, this prints all of them as Markdown, ready for the README.
+A region begins after a line that holds "README: NAME" and ends before one with "README: end".
+Run as a program, this prints all of them as Markdown, ready for the README.
 """
 import re
 import textwrap

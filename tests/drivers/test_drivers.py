@@ -1,5 +1,5 @@
-"""One scenario in every SQLite driver: each program prints the lines of expected.txt, and the file that
-it leaves behind holds what it said.
+"""One scenario in every SQLite driver: each program prints the lines of expected.txt, and the file
+that it leaves behind holds what it said.
 
 A driver that is not installed is skipped, and so are those that take long to build; under
 IDEM_DRIVERS=1 (`make test-drivers`) a skip is a failure.

@@ -7,17 +7,17 @@ from conftest import ROOT
 from driver_list import DRIVERS
 from regions import LANGUAGES, regions
 
-SHOWN = re.findall(r"^<!-- (tests/drivers/\S+): (\w+) -->\n(.*\n)", (ROOT / "README.md").read_text(), re.M)
+TEXT = (ROOT / "README.md").read_text()
+SHOWN = re.findall(r"^<!-- (tests/drivers/\S+): (\w+) -->\n", TEXT, re.M)
 BLOCK = r"^<!-- {}: {} -->\n```{}\n(.*?)^```$"
 
 
-@pytest.mark.parametrize("program, name, _", SHOWN or [pytest.param(
-    "", "", "", marks=pytest.mark.skip("the README shows no program of tests/drivers"))])
-def test_a_block_is_the_region_that_it_names(program, name, _):
+@pytest.mark.parametrize("program, name", SHOWN or [pytest.param(
+    "", "", marks=pytest.mark.skip("the README shows no program of tests/drivers"))])
+def test_a_block_is_the_region_that_it_names(program, name):
     path = ROOT / program
     language = LANGUAGES[path.suffix]
-    block = re.search(BLOCK.format(re.escape(program), name, language),
-                      (ROOT / "README.md").read_text(), re.M | re.S)
+    block = re.search(BLOCK.format(re.escape(program), name, language), TEXT, re.M | re.S)
     assert block, f"no {language} block below the comment"
     assert block[1] == regions(path)[name]
 

@@ -11,7 +11,7 @@ static int open_shop(sqlite3 **db) {
   char *message = NULL;
   int rc = sqlite3_open("shop.db", db);
   sqlite3_busy_timeout(*db, 5000);
-  sqlite3_db_config(*db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, NULL); /* not for SQL */
+  sqlite3_db_config(*db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_load_extension(*db, "./idem", NULL, &message);
   if (message) fprintf(stderr, "%s\n", message);
   sqlite3_free(message);
@@ -19,8 +19,8 @@ static int open_shop(sqlite3 **db) {
 }
 /* README: end */
 
-/* Binds the values named by types (t text, i int, l 64-bit) and steps to the first row. Does nothing
-** if *rc is an error already; leaves SQLITE_ROW or an error there. */
+/* Binds the values named by types (t text, i int, l 64-bit) and steps to the first row. Does
+** nothing if *rc is an error already; leaves SQLITE_ROW or an error there. */
 static sqlite3_stmt *query(sqlite3 *db, int *rc, const char *sql, const char *types, ...) {
   sqlite3_stmt *s = NULL;
   va_list values;
@@ -135,8 +135,9 @@ static void replay(sqlite3 *db, const char *name, const char *key) {
   must(rc, db);
 }
 
-/* Claims, completes with what bind puts into ?3, and prints the replay. */
-static void keep(sqlite3 *db, const char *key, const void *answer, int bytes, int is_text, int code) {
+/* Claims, completes with this answer, and prints the replay. */
+static void keep(sqlite3 *db, const char *key, const void *answer, int bytes, int is_text,
+                 int code) {
   int rc = SQLITE_OK;
   char token[129] = "";
   sqlite3_stmt *s = query(db, &rc, "SELECT token FROM idem_claim('shop', ?, 'fp')", "t", key);

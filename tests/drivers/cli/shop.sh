@@ -34,14 +34,14 @@ SQL
 
 say() { printf '%-11s %s\n' "$1" "$2"; }
 keep() { # name, answer as SQL, code
-  echo "SELECT idem_complete('shop', '$1', idem_claim('shop', '$1', 'fp') ->> '\$.token', $2, $3);" |
-    shop >/dev/null
+  claim="idem_claim('shop', '$1', 'fp')"
+  echo "SELECT idem_complete('shop', '$1', $claim ->> '\$.token', $2, $3);" | shop >/dev/null
   replay "$1"
 }
 replay() {
   shop <<SQL
-SELECT code, CASE typeof(response) WHEN 'null' THEN 'null' WHEN 'text' THEN 'text ' || quote(response)
-  ELSE typeof(response) || ' ' || lower(hex(response)) END
+SELECT code, CASE typeof(response) WHEN 'null' THEN 'null'
+  WHEN 'text' THEN 'text ' || quote(response) ELSE 'blob ' || lower(hex(response)) END
 FROM idem_claim('shop', '$1', 'fp') WHERE outcome = 'replay';
 SQL
 }

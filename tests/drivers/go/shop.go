@@ -1,4 +1,4 @@
-// idem in Go's mattn/go-sqlite3 (cgo). Drivers without C (modernc, ncruces, zombiezen) load nothing.
+// idem in Go's mattn/go-sqlite3 (cgo). Drivers without C (modernc, ncruces) load nothing.
 package main
 
 import (

@@ -25,7 +25,8 @@ public class Shop {
 // README: order
     record Reply(int status, String answer) {}
 
-    static Reply placeOrder(Connection db, String key, String body, int pieces) throws SQLException {
+    static Reply placeOrder(Connection db, String key, String body, int pieces)
+            throws SQLException {
         db.setAutoCommit(false);                          // the next statement says BEGIN IMMEDIATE
         try {
             Object[] claim = row(db, 4, "SELECT outcome, token, http_status,"
@@ -52,7 +53,8 @@ public class Shop {
     }
 // README: end
 
-    static PreparedStatement bound(Connection db, String sql, Object... values) throws SQLException {
+    static PreparedStatement bound(Connection db, String sql, Object... values)
+            throws SQLException {
         PreparedStatement s = db.prepareStatement(sql);
         for (int i = 0; i < values.length; i++) {
             s.setObject(i + 1, values[i]);                // byte[] is a BLOB, String TEXT
@@ -66,7 +68,8 @@ public class Shop {
         }
     }
 
-    static Object[] row(Connection db, int columns, String sql, Object... values) throws SQLException {
+    static Object[] row(Connection db, int columns, String sql, Object... values)
+            throws SQLException {
         try (PreparedStatement s = bound(db, sql, values); ResultSet r = s.executeQuery()) {
             r.next();
             Object[] row = new Object[columns];
@@ -110,7 +113,8 @@ public class Shop {
     }
 
     static String replay(Connection db, String key) throws SQLException {
-        Object[] r = row(db, 3, "SELECT outcome, code, response FROM idem_claim('shop', ?, 'fp')", key);
+        Object[] r = row(db, 3,
+            "SELECT outcome, code, response FROM idem_claim('shop', ?, 'fp')", key);
         if (!r[0].equals("replay")) {
             throw new SQLException((String) r[0]);
         }

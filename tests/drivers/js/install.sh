@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the pinned npm packages below build/drivers/npm and compiles the two that are addons. Their
-# own scripts would look for prebuilt binaries outside the registry, so they are not run.
+# Installs the pinned npm packages below build/drivers/npm and compiles the two that are addons.
+# Their own scripts would look for prebuilt binaries outside the registry, so they are not run.
 set -eu
 cd "$(dirname "$0")/../../.."
 out=build/drivers/npm
@@ -8,7 +8,7 @@ cmp -s tests/drivers/js/package.json "$out/installed.json" && exit 0
 mkdir -p "$out"
 cp tests/drivers/js/package.json "$out/package.json"
 cd "$out"
-npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error >npm.log 2>&1 ||
+npm install --ignore-scripts --no-audit --no-fund --no-package-lock >npm.log 2>&1 ||
   { cat npm.log >&2; exit 1; }
 
 # Node's headers stand beside the binary; optimising the drivers' SQLite would cost a minute.

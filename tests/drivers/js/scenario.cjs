@@ -45,7 +45,8 @@ exports.run = async function ({ openShop, placeOrder, row, close = (db) => db.cl
   await row(db, "SELECT idem_clock(?)", 4102444800000); // the year 2100: more than 32 bits
   const claim = await row(db, "SELECT lease_until FROM idem_claim('shop', 'job', 'fp')");
   say("claimed", "until", claim.lease_until);
-  const again = await row(db, "SELECT http_status, retry_after_ms FROM idem_claim('shop', 'job', 'fp')");
+  const again = await row(db,
+    "SELECT http_status, retry_after_ms FROM idem_claim('shop', 'job', 'fp')");
   say("in progress", `${again.http_status}, retry after ${again.retry_after_ms} ms`);
   await row(db, "SELECT idem_clock(?)", null);
   say("wrong token", await refusal("claim lost",

@@ -86,7 +86,8 @@ say('rolled back', vsprintf('%d order, %d pieces left',
 say('fewer', ...placeOrder($db, 'k-2', '{"pieces":5}', 5));
 
 row($db, 'SELECT idem_clock(?)', 4102444800000);   // the year 2100: more than 32 bits
-say('claimed', 'until', $db->querySingle("SELECT lease_until FROM idem_claim('shop', 'job', 'fp')"));
+say('claimed', 'until',
+    $db->querySingle("SELECT lease_until FROM idem_claim('shop', 'job', 'fp')"));
 say('in progress', vsprintf('%d, retry after %d ms', row($db,
     "SELECT http_status, retry_after_ms FROM idem_claim('shop', 'job', 'fp')")));
 row($db, 'SELECT idem_clock(?)', null);

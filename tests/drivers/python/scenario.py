@@ -1,4 +1,4 @@
-"""The scenario of ../expected.txt for every Python driver: only what is spelled differently comes in.
+"""The scenario of ../expected.txt for every Python driver: what is spelled differently comes in.
 
 open_shop() and place_order(db, key, body, pieces) are the driver's example; row(db, sql, *values)
 gives the only row of a statement with ? marks; close(db) must raise if the close fails.
@@ -50,7 +50,8 @@ def run(open_shop, place_order, row, error, close=lambda db: db.close()):
         db, "SELECT http_status, retry_after_ms FROM idem_claim('shop', 'job', 'fp')")))
     row(db, "SELECT idem_clock(?)", None)
     say("wrong token", refusal("claim lost", error, row, db,
-                               "SELECT idem_complete('shop', 'job', ?, 'x')", "not-its-token-at-all"))
+                               "SELECT idem_complete('shop', 'job', ?, 'x')",
+                               "not-its-token-at-all"))
 
     def replay(key):
         outcome, code, answer = row(

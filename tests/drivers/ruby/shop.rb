@@ -54,7 +54,9 @@ rescue SQLite3::ConstraintException => e
 end
 
 def replay(db, key)
-  outcome, code, answer = row(db, "SELECT outcome, code, response FROM idem_claim('shop', ?, 'fp')", key)
+  outcome, code, answer = row(
+    db, "SELECT outcome, code, response FROM idem_claim('shop', ?, 'fp')", key
+  )
   raise outcome unless outcome == "replay"
   [code, shown(answer)]
 end
@@ -84,7 +86,9 @@ say "wrong token", refusal("claim lost") {
 }
 
 { "blob" => ["\x00\xff\x7f\x80".b, 200], # a String of binary encoding is bound as a BLOB
-  "null" => [nil, 204], "empty" => ["", 200], "text" => ["שלום", 200] }.each do |key, (answer, code)|
+  "null" => [nil, 204],
+  "empty" => ["", 200],
+  "text" => ["שלום", 200] }.each do |key, (answer, code)|
   token, = row(db, "SELECT token FROM idem_claim('shop', ?, 'fp')", key)
   row(db, "SELECT idem_complete('shop', ?, ?, ?, ?)", key, token, answer, code)
   say key, *replay(db, key)

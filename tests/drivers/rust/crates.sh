@@ -1,5 +1,5 @@
 #!/bin/sh
-# Debian's source packages of rusqlite and of what it needs, unpacked below build/ as a local registry.
+# Debian's source packages of rusqlite and of what it needs, unpacked below build/ as a registry.
 # Installing librust-rusqlite-dev would bring 190 packages, for features that are not used here.
 set -eu
 cd "$(dirname "$0")/../../.."
@@ -10,7 +10,8 @@ cd "$out/debs"
 crates="rusqlite libsqlite3-sys hashlink hashbrown ahash-0.7 smallvec bitflags fallible-iterator
   fallible-streaming-iterator pkg-config vcpkg getrandom libc cfg-if once-cell version-check"
 # shellcheck disable=SC2086
-apt-get download -q -o APT::Sandbox::User=root $(printf 'librust-%s-dev ' $crates) >../download.log 2>&1 ||
+packages=$(printf 'librust-%s-dev ' $crates)
+apt-get download -q -o APT::Sandbox::User=root $packages >../download.log 2>&1 ||
   { cat ../download.log >&2; exit 1; }
 for deb in *.deb; do dpkg-deb -x "$deb" ..; done
 cd ..

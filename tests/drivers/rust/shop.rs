@@ -111,7 +111,7 @@ fn main() -> Result<()> {
     say("wrong token", refusal("claim lost", wrong));
 
     let answers = [
-        ("blob", Value::Blob(vec![0x00, 0xff, 0x7f, 0x80]), 200), // a Vec<u8> is a BLOB, a String TEXT
+        ("blob", Value::Blob(vec![0x00, 0xff, 0x7f, 0x80]), 200),
         ("null", Value::Null, 204),
         ("empty", Value::Text(String::new()), 200),
         ("text", Value::Text("שלום".into()), 200),
