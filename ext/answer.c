@@ -162,103 +162,106 @@ void idemCellResult(sqlite3_context *pCtx, const IdemCell *pCell) {
   }
 }
 
-/* Where JSON goes. What does not fit is counted all the same, to make room for a second try. */
-typedef struct Out {
-  char *z;     /* the buffer */
-  size_t nMax; /* its size */
-  size_t n;    /* bytes put so far */
-} Out;
+/* One column of the answer on its way into JSON. */
+typedef struct Member {
+  IdemCell cell; /* its value; SQLITE_NULL columns are left out */
+  int bBase64;   /* a blob, or a text that is not UTF-8: that cannot stand in JSON */
+  size_t nGrow;  /* bytes that escapes add to a text */
+} Member;
 
-static void put(Out *p, const char *z, size_t n) {
-  if (p->n + n <= p->nMax) memcpy(p->z + p->n, z, n);
-  p->n += n;
+/* The bytes that a byte grows by in a JSON string: RFC 8259 wants a reverse solidus before '"' and
+** '\\', and something like \u001f for a control character. */
+static const unsigned char aGrow[256] = {5, 5, 5, 5, 5, 5, 5, 5, 5,         5,         5, 5,
+                                         5, 5, 5, 5, 5, 5, 5, 5, 5,         5,         5, 5,
+                                         5, 5, 5, 5, 5, 5, 5, 5, ['"'] = 1, ['\\'] = 1};
+
+/* Looks at a column. Returns how many bytes it takes at most, with its name. */
+static size_t measureMember(const IdemAnswer *pAnswer, int iCol, Member *p) {
+  const unsigned char *a;
+  size_t n = strlen(azColumn[iCol]) + sizeof(",\"_base64\":\"\"");
+  idemAnswerCell(pAnswer, iCol, &p->cell);
+  p->nGrow = 0;
+  if (p->cell.eType == SQLITE_INTEGER) return n + 20;
+  a = p->cell.v.p;
+  p->bBase64 = p->cell.eType == SQLITE_BLOB ||
+               (p->cell.eType == SQLITE_TEXT && idemUtf8Chars(a, p->cell.v.n) < 0);
+  if (p->bBase64) return n + ((size_t)p->cell.v.n + 2) / 3 * 4;
+  for (int i = 0; i < p->cell.v.n; i++) p->nGrow += aGrow[a[i]];
+  return n + (size_t)p->cell.v.n + p->nGrow;
 }
 
-/* A JSON string. The text is valid UTF-8. */
-static void putString(Out *p, const char *z, size_t n) {
-  size_t iFrom = 0;
-  put(p, "\"", 1);
+static char *put(char *z, const char *zText, size_t n) {
+  memcpy(z, zText, n);
+  return z + n;
+}
+
+/* What a JSON string holds. */
+static char *putText(char *z, const unsigned char *a, size_t n, size_t nGrow) {
+  if (nGrow == 0) return n ? put(z, (const char *)a, n) : z;
   for (size_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)z[i];
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
-    put(p, z + iFrom, i - iFrom);
-    iFrom = i + 1;
-    if (c >= 0x20) {
-      char zEscape[2] = {'\\', (char)c};
-      put(p, zEscape, 2);
-    } else {
-      char zEscape[6] = {'\\', 'u', '0', '0', c < 0x10 ? '0' : '1', "0123456789abcdef"[c & 15]};
-      put(p, zEscape, 6);
+    unsigned char c = a[i];
+    if (aGrow[c] == 5) {
+      z = put(z, c < 0x10 ? "\\u000" : "\\u001", 5);
+      c = (unsigned char)"0123456789abcdef"[c & 15];
+    } else if (aGrow[c]) {
+      *z++ = '\\';
     }
+    *z++ = (char)c;
   }
-  put(p, z + iFrom, n - iFrom);
-  put(p, "\"", 1);
+  return z;
 }
 
-/* The standard base64 of n bytes (RFC 4648, with padding) as a JSON string. */
-static void putBase64(Out *p, const unsigned char *a, size_t n) {
+/* The standard base64 of n bytes (RFC 4648, with padding). */
+static char *putBase64(char *z, const unsigned char *a, size_t n) {
   static const char z64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  put(p, "\"", 1);
   for (size_t i = 0; i < n; i += 3) {
     unsigned b1 = i + 1 < n ? a[i + 1] : 0u, b2 = i + 2 < n ? a[i + 2] : 0u;
     unsigned v = (unsigned)a[i] << 16 | b1 << 8 | b2;
-    char z[4] = {z64[v >> 18], z64[v >> 12 & 63], z64[v >> 6 & 63], z64[v & 63]};
-    if (i + 1 >= n) z[2] = '=';
-    if (i + 2 >= n) z[3] = '=';
-    put(p, z, 4);
+    *z++ = z64[v >> 18];
+    *z++ = z64[v >> 12 & 63];
+    *z++ = i + 1 < n ? z64[v >> 6 & 63] : '=';
+    *z++ = i + 2 < n ? z64[v & 63] : '=';
   }
-  put(p, "\"", 1);
+  return z;
 }
 
-static void putInt(Out *p, int64_t i) {
-  char z[24], *zEnd = z + sizeof(z), *zAt = zEnd;
+static char *putInt(char *z, int64_t i) {
+  char a[24], *zEnd = a + sizeof(a), *zAt = zEnd;
   uint64_t u = i < 0 ? 0u - (uint64_t)i : (uint64_t)i;
   do {
     *--zAt = (char)('0' + u % 10);
   } while ((u /= 10) != 0);
   if (i < 0) *--zAt = '-';
-  put(p, zAt, (size_t)(zEnd - zAt));
+  return put(z, zAt, (size_t)(zEnd - zAt));
 }
 
-static void putAnswer(Out *p, const IdemAnswer *pAnswer) {
-  const char *zSep = "{\"";
-  for (int i = 0; i < IDEM_COL_COUNT; i++) {
-    IdemCell cell;
-    idemAnswerCell(pAnswer, i, &cell);
-    if (cell.eType == SQLITE_NULL) continue;
-    /* A text that is not UTF-8 cannot stand in JSON: its bytes go as a blob's do. */
-    int bBlob = cell.eType == SQLITE_BLOB ||
-                (cell.eType == SQLITE_TEXT && idemUtf8Chars(cell.v.p, cell.v.n) < 0);
-    put(p, zSep, 2);
-    put(p, azColumn[i], strlen(azColumn[i]));
-    if (bBlob) put(p, "_base64", 7);
-    put(p, "\":", 2);
-    zSep = ",\"";
-    if (cell.eType == SQLITE_INTEGER) {
-      putInt(p, cell.i);
-    } else if (bBlob) {
-      putBase64(p, cell.v.p, (size_t)cell.v.n);
-    } else {
-      putString(p, cell.v.p, (size_t)cell.v.n);
-    }
-  }
-  put(p, "}", 1);
+static char *putMember(char *z, int iCol, const Member *p) {
+  const unsigned char *a = p->cell.v.p;
+  size_t n = (size_t)p->cell.v.n;
+  *z++ = '"';
+  z = put(z, azColumn[iCol], strlen(azColumn[iCol]));
+  if (p->cell.eType == SQLITE_INTEGER) return putInt(put(z, "\":", 2), p->cell.i);
+  z = p->bBase64 ? putBase64(put(z, "_base64\":\"", 10), a, n)
+                 : putText(put(z, "\":\"", 3), a, n, p->nGrow);
+  *z++ = '"';
+  return z;
 }
 
 char *idemAnswerJson(const IdemAnswer *pAnswer, size_t *pn) {
-  char zShort[1024]; /* nearly every answer but a replay's fits */
-  Out out = {zShort, sizeof(zShort), 0};
-  putAnswer(&out, pAnswer);
-  *pn = out.n;
-  char *zJson = sqlite3_malloc64(out.n + 1);
-  if (!zJson) return 0;
-  if (out.n <= sizeof(zShort)) {
-    memcpy(zJson, zShort, out.n);
-  } else {
-    Out whole = {zJson, out.n, 0};
-    putAnswer(&whole, pAnswer);
-    assert(whole.n == out.n);
+  Member aMember[IDEM_COL_COUNT];
+  size_t nMax = sizeof("{}");
+  char *zJson, *z;
+  for (int i = 0; i < IDEM_COL_COUNT; i++) nMax += measureMember(pAnswer, i, &aMember[i]);
+  z = zJson = sqlite3_malloc64(nMax);
+  if (!z) return 0;
+  for (int i = 0; i < IDEM_COL_COUNT; i++) {
+    if (aMember[i].cell.eType == SQLITE_NULL) continue;
+    *z = z == zJson ? '{' : ',';
+    z = putMember(z + 1, i, &aMember[i]);
   }
-  zJson[*pn] = 0;
+  *z++ = '}'; /* there is an outcome: the object is not empty */
+  *z = 0;
+  *pn = (size_t)(z - zJson);
+  assert(*pn < nMax);
   return zJson;
 }

@@ -158,10 +158,10 @@ static void dropStatements(IdemConn *pConn) {
   }
 }
 
-void idemConnFinalize(IdemConn *pConn, sqlite3_stmt *pStmt) {
+void idemConnRelease(IdemConn *pConn, sqlite3_stmt *pStmt) {
   sqlite3_stmt *p = sqlite3_next_stmt(pConn->db, 0);
   while (p && p != pStmt) p = sqlite3_next_stmt(pConn->db, p);
-  if (p) sqlite3_finalize(p);
+  if (p) idemConnDone(pConn, p);
 }
 
 void idemConnGuardUp(IdemConn *pConn, int bClaimTable) {

@@ -110,11 +110,12 @@ sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql);
 */
 int idemConnStep(IdemCall *pCall, sqlite3_stmt *pStmt);
 
-/* Finalises a statement, unless a driver that sweeps up has done so (conn.c). */
-void idemConnFinalize(IdemConn *pConn, sqlite3_stmt *pStmt);
-
 /* Resets the statement and drops its bindings, so that no lock and no borrowed pointer outlives it.
 */
 void idemConnDone(IdemConn *pConn, sqlite3_stmt *pStmt);
+
+/* The same, unless a driver that sweeps up has finalised it (conn.c): for a statement that was left
+** standing on a row between two calls of SQLite's. */
+void idemConnRelease(IdemConn *pConn, sqlite3_stmt *pStmt);
 
 #endif

@@ -189,7 +189,7 @@ static int recordsOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
 static void endListing(RecordsCursor *p) {
   sqlite3_stmt *pStmt = p->pStmt;
   p->pStmt = 0;
-  if (pStmt) idemConnFinalize(((IdemVtab *)p->base.pVtab)->pConn, pStmt);
+  if (pStmt) idemConnRelease(((IdemVtab *)p->base.pVtab)->pConn, pStmt);
 }
 
 static int recordsClose(sqlite3_vtab_cursor *pCursor) {

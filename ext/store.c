@@ -125,8 +125,10 @@ enum {
   STMT_SEE,
   STMT_AUDIT_VERIFY,
   STMT_OURS,
-  STMT_END
+  STMT_SCAN,
+  STMT_END = STMT_SCAN + IDEM_SCAN_COUNT
 };
+_Static_assert(STMT_END <= IDEM_STMT_COUNT, "a place for each statement");
 
 /* The columns of a record with its policy, as loadRow() reads them. */
 #define POLICY_COLUMNS                                                                             \
@@ -801,11 +803,10 @@ static const char *const azScan[IDEM_SCAN_COUNT] = {
 };
 
 sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemListing *pScan) {
-  sqlite3_stmt *pStmt = 0;
-  idemSchemaVerify(pCall);
-  if (pCall->rc != SQLITE_OK) return 0;
-  idemFailDb(pCall, sqlite3_prepare(pCall->db, azScan[pScan->eScan], -1, &pStmt, 0));
-  if (pCall->rc != SQLITE_OK) return 0;
+  int iStmt = STMT_SCAN + pScan->eScan;
+  if (!idemConnPrepared(pCall->pConn, iStmt)) idemSchemaVerify(pCall);
+  sqlite3_stmt *pStmt = idemConnStmt(pCall, iStmt, azScan[pScan->eScan]);
+  if (!pStmt) return 0;
   switch (pScan->eScan) {
   case IDEM_SCAN_KEY: bindValue(pStmt, 2, &pScan->key); /* fall through */
   case IDEM_SCAN_SCOPE: bindValue(pStmt, 1, &pScan->scope); break;
@@ -829,12 +830,16 @@ void idemStoreScanRow(IdemCall *pCall, sqlite3_stmt *pStmt, IdemRecord *pRec, Id
 
 int idemStoreKeyOf(IdemCall *pCall, int64_t id, IdemValue *pScope, IdemValue *pKey, char **paCopy) {
   IdemListing scan = {IDEM_SCAN_ROWID, {SQLITE_NULL, 0, 0}, {SQLITE_NULL, 0, 0}, {0, 0}, id, 0};
-  sqlite3_stmt *pStmt = idemStoreScan(pCall, &scan);
-  int bRow = pStmt ? idemConnStep(pCall, pStmt) : 0;
+  sqlite3_stmt *pStmt = 0;
+  int bRow = -1;
   *paCopy = 0;
+  for (int i = 0; i < 50 && bRow < 0; i++) {
+    pStmt = idemStoreScan(pCall, &scan);
+    if (!pStmt) return 0;
+    bRow = idemConnStep(pCall, pStmt);
+  }
   if (bRow < 0) {
-    idemFail(pCall, IDEM_E_RACES,
-             1); /* cannot be: the listing that found the id holds the schema */
+    idemFail(pCall, IDEM_E_RACES, 50);
     return 0;
   }
   if (bRow) {
@@ -852,6 +857,6 @@ int idemStoreKeyOf(IdemCall *pCall, int64_t id, IdemValue *pScope, IdemValue *pK
       idemFailNomem(pCall);
     }
   }
-  sqlite3_finalize(pStmt);
+  idemConnDone(pCall->pConn, pStmt);
   return *paCopy != 0;
 }

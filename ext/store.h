@@ -106,7 +106,7 @@ typedef struct IdemListing {
   int64_t lo, hi;  /* STATE: the range, both ends included; ROWID: lo */
 } IdemListing;
 
-/* Prepares the listing: a statement of the caller's own, to be finalised by it. */
+/* Begins a listing: a bound statement, given back with idemConnDone() or idemConnRelease(). */
 sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemListing *pScan);
 
 /* Reads the row that pStmt (of idemStoreScan) stands on; its values live until the next step. The

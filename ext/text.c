@@ -20,6 +20,14 @@ static int32_t readUtf8(const unsigned char *a, int i, int n, int *pn) {
   return c;
 }
 
+/* True if 8 bytes are all printable ASCII: none below 0x20, none above 0x7e. */
+static int isPlain(const unsigned char *a) {
+  const uint64_t mOnes = 0x0101010101010101u, mHigh = 0x80 * mOnes;
+  uint64_t w;
+  memcpy(&w, a, sizeof(w));
+  return ((w | (w - 0x20 * mOnes) | (w + mOnes)) & mHigh) == 0;
+}
+
 /* Counts characters, and control characters among them. -1 if the bytes are not UTF-8. */
 static int64_t measure(const void *p, int n, int64_t *pnControl) {
   const unsigned char *a = p;
@@ -27,6 +35,8 @@ static int64_t measure(const void *p, int n, int64_t *pnControl) {
   int k = 0;
   *pnControl = 0;
   for (int i = 0; i < n; i += k, nChar++) {
+    for (; i + 8 <= n && isPlain(a + i); i += 8) nChar += 8;
+    if (i == n) break;
     k = 1;
     if (a[i] >= 0x20 && a[i] < 0x7f) continue; /* nearly all of them */
     int32_t c = readUtf8(a, i, n, &k);
