@@ -14,10 +14,11 @@ import pytest
 
 from conftest import ROOT, claim, connect, one
 from ledger.test_ledger_recipes import Shop, invoice
+from ops.ops_kit import shell
 
 LITESTREAM = ROOT / "build/npm/node_modules/@flydotio/litestream-linux-x64/litestream"
 SLOW = "slow-0"
-AFTER_RESTORE = (ROOT / "sql" / "ops" / "after_restore.sql").read_text()
+NO_HEAD = {"audit_id": None, "audit_digest": None}  # of the audit, written down elsewhere
 
 pytestmark = pytest.mark.skipif(
     not LITESTREAM.exists(), reason="Litestream is not installed: make test-backup does it"
@@ -73,7 +74,7 @@ class Backup:
         assert done.returncode == 0, done.stderr
         return path
 
-    def wait_until_copied(self, sql, value, seconds=20):
+    def wait_until_copied(self, sql, value, seconds=90):
         """Until a restore would have it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -120,66 +121,61 @@ def prepare(backup):
     return db
 
 
-def after_restore(path, reason):
-    """sql/ops/after_restore.sql, as its head says."""
-    script = f".load {ROOT / 'idem'}\n.param set :reason \"'{reason}'\"\n"
-    done = subprocess.run(
-        ["sqlite3", "-bail", str(path)],
-        input=script + AFTER_RESTORE,
-        text=True,
-        capture_output=True,
-    )
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-
-
 def test_after_an_orderly_stop_everything_is_there(backup):
     prepare(backup).close()
     backup.start()
     writers = [backup.write("a"), backup.write("b")]
-    backup.wait_until_copied("SELECT count(*) FROM idem_store", 100)
+    backup.wait_until_copied("SELECT count(*) FROM idem_store", 20)
     for process in [*writers, backup.litestream]:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
     restored = backup.restore()
     assert rows_of(restored) == rows_of(backup.path)
-    assert len(rows_of(restored)) == len(backup.promises("done")) >= 100
+    assert len(rows_of(restored)) == len(backup.promises("done")) >= 20
     whole(restored)
 
 
-def lose_the_machine(backup):
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory):
     """Writers run; the copying stops (as when the network does); they go on; everything is lost. A
-    slow worker claims before and completes after that moment; its token is returned as well."""
-    db = prepare(backup)
-    token = claim(db, SLOW)["token"]
-    backup.start()
-    writers = [backup.write("a"), backup.write("b")]
-    backup.wait_until_copied("SELECT count(*) FROM idem_store", 100)
-    backup.litestream.send_signal(signal.SIGSTOP)
-    seen = len(backup.promises("done"))
-    while len(backup.promises("done")) < seen + 50:
-        time.sleep(0.01)
-    one(db, "SELECT idem_complete('t', ?, ?, 'slow')", SLOW, token)
-    db.close()
-    backup.kill()
-    return backup.restore(), token
+    slow worker claims before and completes after that moment: lost.token is its."""
+    lost = Backup(tmp_path_factory.mktemp("lost"))
+    db = prepare(lost)
+    lost.token = claim(db, SLOW)["token"]
+    lost.start()
+    try:
+        writers = [lost.write("a"), lost.write("b")]
+        lost.wait_until_copied("SELECT count(*) FROM idem_store", 20)
+        lost.litestream.send_signal(signal.SIGSTOP)
+        seen = len(lost.promises("done"))
+        while len(lost.promises("done")) < seen + 20:
+            assert all(w.poll() is None for w in writers)
+            time.sleep(0.01)
+        one(db, "SELECT idem_complete('t', ?, ?, 'slow')", SLOW, lost.token)
+        db.close()
+    finally:
+        lost.kill()
+    return lost
 
 
-def test_a_lost_machine_loses_its_newest_claims_and_nothing_else(backup):
-    restored = rows_of(lose_the_machine(backup)[0])
-    lost = set(backup.promises("done")) - set(restored)
-    assert len(lost) >= 50  # an asynchronous backup cannot do better
-    source = rows_of(backup.path)
+@pytest.fixture
+def restored(lost):
+    """A fresh restore."""
+    return lost.restore()
+
+
+def test_a_lost_machine_loses_its_newest_claims_and_nothing_else(lost, restored):
+    here, source = rows_of(restored), rows_of(lost.path)
+    assert len(set(lost.promises("done")) - set(here)) >= 20  # what an asynchronous backup loses
     for writer in "ab":  # what is there is the beginning, without a hole
-        numbers = sorted(int(k.split("-")[1]) for k in restored if k.startswith(writer))
+        numbers = sorted(int(k.split("-")[1]) for k in here if k.startswith(writer))
         assert numbers == list(range(len(numbers)))
-    for key, row in restored.items():
-        if (
-            key not in source
-        ):  # killed between its commit frame and its answer: Litestream saw the frame
-            assert row[0] == "processing" and key not in backup.promises("claimed")
+    for key, row in here.items():
+        if key not in source:  # killed between commit and answer: Litestream saw the commit
+            assert row[0] == "processing" and key not in lost.promises("claimed")
             continue
         assert row == source[key] or row[0] == "processing" and row[2] == source[key][2]
-    whole(backup.folder / "restored.db")
+    assert all(line.endswith("ok") for line in shell(restored, "restore_check", **NO_HEAD)[:-1])
 
 
 class Provider:
@@ -194,33 +190,60 @@ class Provider:
         self.charges.setdefault(derived, key)
 
 
-def test_after_restore_no_key_runs_twice_unnoticed(backup):
-    path, token = lose_the_machine(backup)
-    provider = Provider((d[0], key) for key, d in backup.promises("charged").items())
-    restored = rows_of(path)
-    after_restore(path, "restored in the test")
-    db = connect(path)
+def ask_again(db, keys, provider):
+    """Every client comes again; whoever is told 'claimed' executes. key -> outcome."""
     outcomes = {}
-    for key in sorted(rows_of(backup.path)):
+    for key in sorted(keys):
         outcomes[key] = claim(db, key)["outcome"]
         if outcomes[key] == "claimed":
             provider.charge(key, one(db, "SELECT idem_derive_key(?, 'charge')", key))
+    return outcomes
+
+
+def test_after_restore_no_key_runs_twice_unnoticed(lost, restored):
+    charged = lost.promises("charged")
+    provider = Provider((derived, key) for key, (derived,) in charged.items())
+    here = rows_of(restored)
+    shell(restored, "after_restore", reason="restored in the test")
+    db = connect(restored)
+    outcomes = ask_again(db, rows_of(lost.path), provider)
     for key, outcome in outcomes.items():
-        before = restored[key][0] if key in restored else None
+        before = here[key][0] if key in here else None
         assert outcome == {"completed": "replay", "processing": "unknown", None: "claimed"}[before]
-    charged = backup.promises("charged")
-    ran_again = {
-        key for key, outcome in outcomes.items() if outcome == "claimed" and key in charged
-    }
-    assert len(ran_again) >= 50
+    ran_again = {k for k, outcome in outcomes.items() if outcome == "claimed" and k in charged}
+    assert len(ran_again) >= 20
     assert set(provider.repeated) == ran_again  # each was noticed
-    assert len(set(provider.charges.values())) == len(provider.charges)  # and nobody charged twice
+    assert len(set(provider.charges.values())) == len(provider.charges)  # nobody is charged twice
     # What was completed in the lost time is not executed again, and its worker of then is fenced.
-    assert restored[SLOW][0] == "processing" and outcomes[SLOW] == "unknown"
+    assert here[SLOW][0] == "processing" and outcomes[SLOW] == "unknown"
     with pytest.raises(sqlite3.IntegrityError, match="claim lost"):
-        one(db, "SELECT idem_complete('t', ?, ?, 'slow')", SLOW, token)
+        one(db, "SELECT idem_complete('t', ?, ?, 'slow')", SLOW, lost.token)
     db.close()
-    whole(path)
+    whole(restored)
+
+
+def test_what_the_provider_knows_can_be_adopted(lost, restored):
+    """Before anybody is let in: then its clients are answered, and nothing runs again."""
+    shell(restored, "after_restore", reason="restored in the test")
+    missing = sorted(set(lost.promises("done")) - set(rows_of(restored)))[:5]
+    for i, key in enumerate(missing):
+        shell(
+            restored,
+            "adopt",
+            scope="t",
+            key=key,
+            fingerprint="fp",
+            operation="",
+            code=201,
+            response="answer of " + key,
+            headers=None,
+            token=f"adopted-in-the-test-{i}",
+        )
+    provider = Provider([])
+    db = connect(restored)
+    assert set(ask_again(db, missing, provider).values()) == {"replay"}
+    assert provider.charges == {} and claim(db, missing[0])["response"] == "answer of " + missing[0]
+    db.close()
 
 
 def number(answer):
@@ -241,14 +264,22 @@ def test_numbers_that_were_sent_out_do_not_come_again(backup):
     assert sent == list(range(1, 9))
     backup.kill()
     path = backup.restore()
-    after_restore(path, "restored in the test")
+    shell(path, "after_restore", reason="restored in the test")
     shop = Shop(str(path), create=False)
     assert (
         shop.one("SELECT number FROM next_number WHERE series_id = 1 AND period = '2026'") == 6
     )  # !
-    shop(
-        "INSERT INTO series_floor (series_id, company_id, period, min_next, reason)"
-        " VALUES (1, 1, '2026', 9, 'restored: numbers to 8 were sent out')"
+    shell(
+        path,
+        "ledger_floor",
+        load=False,
+        company_id=1,
+        doc_kind="invoice",
+        series="INV",
+        period="2026",
+        last_sent=8,
+        reason="restored: numbers to 8 were sent out",
+        actor="tester",
     )
     assert number(invoice(shop, "key-new", order_ref="order-new")) == 9
     assert shop("SELECT first_missing, last_missing, reason FROM number_gap").fetchall() == [
