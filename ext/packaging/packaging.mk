@@ -61,9 +61,11 @@ build/idem-shell: $(PACKAGING)/shell_init.c build/libidem.a build/sqlite3.o
 # In idem.pc: paths below the prefix in terms of it, so that a moved tree can be told its new one.
 BELOW_PREFIX = $(patsubst $(PREFIX)/%,$${prefix}/%,$(1))
 
-install: idem.so build/libidem.a ## installs to PREFIX (/usr/local), below DESTDIR
+SO ?= idem.so
+
+install: $(SO) build/libidem.a ## installs to PREFIX (/usr/local), below DESTDIR
 	install -d $(DESTDIR)$(LOADDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
-	install -m 644 idem.so $(DESTDIR)$(LOADDIR)/idem.so
+	install -m 644 $(SO) $(DESTDIR)$(LOADDIR)/idem.so
 	install -m 644 build/libidem.a $(DESTDIR)$(LIBDIR)/libidem.a
 	install -m 644 ext/idem.h $(DESTDIR)$(PREFIX)/include/idem.h
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(call BELOW_PREFIX,$(LIBDIR))|' \
@@ -80,8 +82,55 @@ uninstall: ## removes what install put there
 
 dist: | build ## build/idem-VERSION.tar.gz, the same bytes every time
 	@$(PACKAGING)/dist.sh idem-$(VERSION) build
+
+# ---- as packages ---------------------------------------------------------------------------------
+# Ready to publish, none of them published from here. Each is installed into a clean folder by
+# tests/ship/ship_packages.py.
+
+EPOCH = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || date +%s))
+
+npm: idem.so ## build/npm/*.tgz: sqlite-idem and its library for this platform
+	@command -v npm >/dev/null || tests/deps.sh npm
+	$(Q)rm -rf build/npm && mkdir -p build/npm/root build/npm/linux-x64
+	$(Q)cp $(PACKAGING)/npm/index.* $(PACKAGING)/npm/README.md LICENSE build/npm/root
+	$(Q)sed 's/@VERSION@/$(VERSION)/' $(PACKAGING)/npm/package.json.in > build/npm/root/package.json
+	$(Q)strip -o build/npm/linux-x64/idem.so idem.so && cp LICENSE build/npm/linux-x64
+	$(Q)sed 's/@VERSION@/$(VERSION)/' $(PACKAGING)/npm/platform.json.in \
+	  > build/npm/linux-x64/package.json
+	$(Q)cd build/npm && npm pack --silent --offline ./linux-x64 ./root
+
+# The wheel is made of the source package, so that one is known to compile.
+python: amalgamation ## build/python/*: source package and wheel of sqlite-idem
+	@tests/deps.sh python3-pip python3-setuptools python3-wheel
+	$(Q)rm -rf build/python && mkdir -p build/python
+	$(Q)cp -r $(PACKAGING)/python build/python/src
+	$(Q)cp $(AMALGAM)/idem.c $(AMALGAM)/idem.h LICENSE build/python/src
+	$(Q)cd build/python/src && SOURCE_DATE_EPOCH=$(EPOCH) $(PYTHON) -c \
+	  "from setuptools import build_meta; build_meta.build_sdist('..')" >/dev/null
+	$(Q)cd build/python && rm -rf src && SOURCE_DATE_EPOCH=$(EPOCH) $(PYTHON) -m pip wheel --quiet \
+	  --no-index --no-deps --no-build-isolation --no-cache-dir --wheel-dir . sqlite-idem-*.tar.gz
+	@ls build/python/*
+
+DEB_LIBDIR = /usr/lib/$(shell dpkg-architecture -qDEB_HOST_MULTIARCH)
+
+build/shared/idem.so: $(OBJ)
+	@mkdir -p build/shared
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_SO) -o $@ $(OBJ) -lcrypto
+
+deb: build/shared/idem.so build/libidem.a ## build/deb/*.deb, with the system's libcrypto
+	@tests/deps.sh dpkg-dev
+	$(Q)rm -rf build/deb && mkdir -p build/deb/tree
+	$(Q)$(MAKE) --no-print-directory install SO=build/shared/idem.so DESTDIR=build/deb/tree \
+	  PREFIX=/usr LIBDIR=$(DEB_LIBDIR) LOADDIR=$(DEB_LIBDIR) >/dev/null
+	@SOURCE_DATE_EPOCH=$(EPOCH) $(PACKAGING)/debian/build.sh $(VERSION) build/deb/tree build/deb
+
+# ---- proved --------------------------------------------------------------------------------------
+
 TEST_DEPS += g++ pkg-config
 
 test-ship: test-deps ## static linking, archive, shell, packages (about 3 minutes)
+	@command -v npm >/dev/null || tests/deps.sh nodejs npm libnode-dev
+	@tests/deps.sh python3-pip python3-venv dpkg-dev
+	@tests/drivers/js/install.sh
 	@$(MAKE) --no-print-directory -j2 idem.so
-	$(PYTEST) tests/ship/ship_static.py
+	$(PYTEST) tests/ship/ship_static.py tests/ship/ship_packages.py
