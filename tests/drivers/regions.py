@@ -1,9 +1,10 @@
 """The marked regions of the drivers' programs, which the README shows word for word.
 
 A region begins after a line that holds "README: NAME" and ends before one with "README: end".
-Run as a program, this prints all of them as Markdown, ready for the README.
+Run as a program, this prints them as Markdown, ready for the README: all, or those named.
 """
 import re
+import sys
 import textwrap
 
 from driver_list import DRIVERS, HERE
@@ -32,7 +33,8 @@ def block(path, name):
 
 
 if __name__ == "__main__":
+    wanted = sys.argv[1:] or ["load", "order"]
     for driver in (d for d in DRIVERS if not d.other):
         print(f"<details><summary>{driver.title}</summary>\n")
-        print("\n".join(block(driver.path, name) for name in regions(driver.path)))
+        print("\n".join(block(driver.path, name) for name in wanted))
         print("</details>\n")

@@ -2,21 +2,10 @@
 import pathlib
 import sys
 
-import django
-from django.conf import settings
-
-OPTIONS = {"timeout": 10}
-if django.VERSION >= (5, 1):
-    # Before 5.1 atomic() says BEGIN: a claim that comes first takes the write lock all the same.
-    OPTIONS["transaction_mode"] = "IMMEDIATE"
-settings.configure(DATABASES={"default": {
-    "ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db", "OPTIONS": OPTIONS}}, USE_TZ=True)
-django.setup()
-
 # README: load
-from django.db import IntegrityError, connection, transaction  # noqa: E402
-from django.db.backends.signals import connection_created  # noqa: E402
-from django.dispatch import receiver  # noqa: E402
+from django.db import connection, transaction
+from django.db.backends.signals import connection_created
+from django.dispatch import receiver
 
 
 @receiver(connection_created)
@@ -30,7 +19,7 @@ def load_idem(connection, **_):
 
 # README: order
 def place_order(key, body, pieces):
-    with transaction.atomic():                             # settings: transaction_mode IMMEDIATE
+    with transaction.atomic():                             # commits, or rolls back on an exception
         outcome, token, status, answer = row(
             "SELECT outcome, token, http_status, coalesce(response, message)"
             " FROM idem_claim('shop', %s, idem_fingerprint(%s), 'POST /orders')", key, body)
@@ -52,7 +41,19 @@ def row(sql, *values):
 
 
 if __name__ == "__main__":
+    import django
+    from django.conf import settings
+
+    options = {"timeout": 10}
+    if django.VERSION >= (5, 1):
+        # Before 5.1 atomic() says BEGIN; a claim that comes first takes the write lock all the same.
+        options["transaction_mode"] = "IMMEDIATE"
+    settings.configure(USE_TZ=True, DATABASES={"default": {
+        "ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db", "OPTIONS": options}})
+    django.setup()
+
     sys.path.append(str(pathlib.Path(__file__).parent.parent / "python"))
     import scenario
     scenario.run(lambda: connection, lambda db, *order: place_order(*order),
-                 lambda db, sql, *values: row(sql.replace("?", "%s"), *values), IntegrityError)
+                 lambda db, sql, *values: row(sql.replace("?", "%s"), *values),
+                 django.db.IntegrityError)

@@ -7,6 +7,7 @@ from sqlalchemy.pool import QueuePool
 
 
 def open_shop():
+    # QueuePool is what SQLAlchemy 2 takes for a file anyway.
     engine = create_engine("sqlite:///shop.db", future=True, poolclass=QueuePool)
 
     @event.listens_for(engine, "connect")                  # every connection of the pool
