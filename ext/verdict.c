@@ -67,10 +67,10 @@ static int formsDiffer(const IdemValue *a, const IdemValue *b) {
 
 /* True if the token was that of an earlier attempt, or is that of the attempt now over. */
 static int tokenUsed(const IdemRecord *pRec, const IdemValue *pToken) {
-  const char *z = pRec->spent.p, *zEnd = z + pRec->spent.n;
+  const char *z = pRec->spent.n ? pRec->spent.p : "", *zEnd = z + pRec->spent.n;
   if (pToken->eType == SQLITE_NULL) return 0;
   if (idemSame(&pRec->token, pToken)) return 1;
-  while (pRec->spent.n && z < zEnd) {
+  while (z < zEnd) {
     const char *zLf = memchr(z, '\n', (size_t)(zEnd - z));
     int n = (int)((zLf ? zLf : zEnd) - z);
     if (n == pToken->n && idemEqual(z, pToken->p, (size_t)n)) return 1;
