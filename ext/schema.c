@@ -25,7 +25,7 @@
 /* clang-format off */
 /* sqlite_schema says which table a trigger or index is on, and what is one, but the file may lie:
 ** so every text is searched but those of plain tables and views. SQLite's names are blind to case.
-*/
+** Before 3.40 it lets a trigger write idem_records, SQLITE_VTAB_DIRECTONLY or not. */
 static const char zObjects[] =
     "SELECT name, sql FROM main.sqlite_schema"
     " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS "," VIRTUAL_TABLES ")"
@@ -34,7 +34,7 @@ static const char zObjects[] =
     " AND " MENTIONS("idem_")
     " AND (" MENTIONS("idem_meta") " OR " MENTIONS("idem_policy") " OR " MENTIONS("idem_store")
     " OR " MENTIONS("idem_inbox") " OR " MENTIONS("idem_audit") " OR " MENTIONS("idem_purge_batch")
-    " OR " MENTIONS("idem_claim_audited") "))";
+    " OR " MENTIONS("idem_claim_audited") " OR " MENTIONS("idem_records") "))";
 /* clang-format on */
 
 /* The statement of sql/store.sql that zSql is: its number, by the place where it begins; -1 if it

@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from conftest import SO, connect, one
+from conftest import SO, claim, connect, one
 
 PURE = {"idem_fingerprint", "idem_fingerprint_raw", "idem_hmac_fingerprint", "idem_canonical",
         "idem_header_key", "idem_derive_key", "idem_schema"}
@@ -128,13 +128,20 @@ def test_a_view_cannot_read_the_tables(db, sql):
     "UPDATE idem_records SET state='completed' WHERE token='token-0123456789'"])
 def test_a_trigger_cannot_write_the_tables(db, body):
     db.execute("CREATE TABLE u(a)")
+    claim(db, "done", token="token-0123456789")
+    one(db, "SELECT idem_complete('t', 'done', 'token-0123456789', 'answer')")
+    before = db.execute("SELECT * FROM main.idem_store").fetchall()
     try:
         db.execute(f"CREATE TRIGGER tr AFTER INSERT ON u BEGIN {body}; END")
     except sqlite3.OperationalError:
         return                                    # refused at once: just as well
-    with pytest.raises(sqlite3.OperationalError, match="unsafe use of virtual table"):
-        db.execute("INSERT INTO u VALUES(1)")
-    assert one(db, "SELECT count(*) FROM main.idem_store") == 0
+    if sqlite3.sqlite_version_info >= (3, 40):
+        with pytest.raises(sqlite3.OperationalError, match="unsafe use of virtual table"):
+            db.execute("INSERT INTO u VALUES(1)")
+    elif "idem_records" in body:                  # an older one lets the trigger try
+        with pytest.raises(sqlite3.OperationalError, match="the database object tr is not as idem created it"):
+            db.execute("INSERT INTO u VALUES(1)")
+    assert db.execute("SELECT * FROM main.idem_store").fetchall() == before
 
 
 def test_a_view_cannot_claim_through_the_table(db):
