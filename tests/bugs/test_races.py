@@ -1,4 +1,4 @@
-"""A. Races and claiming (1-11)."""
+"""A. Races and claiming (1-11). IDEM_DEEP=1: more keys, see many()."""
 import random
 import threading
 import time
@@ -178,8 +178,8 @@ def test_08_waiter_reads_the_answer_again(pair):
 
     def wait():
         asked = time.monotonic()
-        row = pair.c2.execute("SELECT a ->> 'outcome', a ->> 'response', a ->> 'code' FROM"
-                              " (SELECT idem_claim('t', 'k', ?, 'pay') AS a)", (F,)).fetchone()
+        row = pair.c2.execute("SELECT json_extract(a, '$.outcome'), json_extract(a, '$.response'),"
+                              " json_extract(a, '$.code') FROM (SELECT idem_claim('t', 'k', ?, 'pay') AS a)", (F,)).fetchone()
         return asked, row, time.monotonic()
 
     asked, row, answered = together(complete, wait)[1]

@@ -83,11 +83,11 @@ def test_calls_do_not_abort_the_statement_they_stand_in(db):
     db.execute("CREATE TABLE t(a)")
     db.execute("INSERT INTO t VALUES (1), (2)")
     db.execute("PRAGMA temp_store = 2").fetchall()
-    rows = db.execute("SELECT idem_claim('t', 'k', 'fp') ->> '$.outcome', (SELECT count(*) FROM t)").fetchall()
+    rows = db.execute("SELECT json_extract(idem_claim('t', 'k', 'fp'), '$.outcome'), (SELECT count(*) FROM t)").fetchall()
     assert rows == [("claimed", 2)]
     cursor = db.execute("SELECT a, (SELECT max(a) FROM t WHERE a <= outer.a) FROM t AS outer")
     assert cursor.fetchone() == (1, 1)
-    one(db, "SELECT idem_claim('t', 'k2', 'fp') ->> '$.outcome'")
+    one(db, "SELECT json_extract(idem_claim('t', 'k2', 'fp'), '$.outcome')")
     assert cursor.fetchone() == (2, 2)
     cursor.close()
     one(db, "SELECT idem_init()")

@@ -27,7 +27,7 @@ def waiting_claim(path, operation):
         db = connect(path, init=False)
         db.set_trace_callback(lambda text: "UPDATE main.idem_store" in text and about_to_write.set())
         try:
-            told.append(one(db, "SELECT idem_claim('t','k','fp',?,?) ->> 'outcome'", operation, SECOND))
+            told.append(one(db, "SELECT json_extract(idem_claim('t','k','fp',?,?), '$.outcome')", operation, SECOND))
         except sqlite3.Error as e:
             told.append(e)
         db.set_trace_callback(None)

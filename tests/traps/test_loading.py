@@ -20,6 +20,15 @@ def raw(path, **kw):
     return db
 
 
+def speaks(db):
+    """False if SQLite runs nothing at all: since 3.5x it reads the schema even for SELECT 1."""
+    try:
+        return one(db, "SELECT 1") == 1
+    except sqlite3.DatabaseError:
+        assert sqlite3.sqlite_version_info > (3, 40, 1), "this version is known to run it"
+        return False
+
+
 def has_claim_table(db):
     return one(db, "SELECT count(*) FROM temp.sqlite_schema WHERE name = 'idem_claim'") == 1
 
@@ -131,8 +140,11 @@ def test_under_anothers_exclusive_lock(path):
     holder.execute("BEGIN EXCLUSIVE")
     db = raw(path, timeout=0)
     db.load_extension(SO)                         # the schema cannot be read, loading succeeds
-    assert one(db, "SELECT idem_version()").startswith("idem ")
-    with pytest.raises(sqlite3.OperationalError, match="^idem_claim: ") as e:
+    db.load_extension(SO)
+    speaking = speaks(db)
+    if speaking:
+        assert one(db, "SELECT idem_version()").startswith("idem ")
+    with pytest.raises(sqlite3.OperationalError, match="^idem_claim: " if speaking else "locked") as e:
         one(db, "SELECT idem_claim('t', 'done', 'fp')")
     assert e.value.sqlite_errorcode & 0xff == sqlite3.SQLITE_BUSY
     holder.execute("ROLLBACK")
@@ -320,10 +332,12 @@ def test_a_file_that_is_no_database(path):
     path.write_bytes(b"this is not a database, and never was one" * 100)
     db = raw(path)
     db.load_extension(SO)
-    with pytest.raises(sqlite3.DatabaseError, match="^idem_claim: ") as e:
+    speaking = speaks(db)
+    with pytest.raises(sqlite3.DatabaseError, match="^idem_claim: " if speaking else "not a database") as e:
         one(db, "SELECT idem_claim('t', 'k', 'fp')")
     assert e.value.sqlite_errorcode & 0xff == sqlite3.SQLITE_NOTADB
-    assert one(db, "SELECT idem_fingerprint_raw('x')").startswith("idemr1:")
+    if speaking:
+        assert one(db, "SELECT idem_fingerprint_raw('x')").startswith("idemr1:")
     db.close()
 
 
