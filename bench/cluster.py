@@ -55,7 +55,8 @@ def one_request(db, keys):
             f"INSERT INTO idem_call SELECT idem_claim('acct', '{key}', 'fp', 'op', '{token}')"
         )
         text.append(
-            f"INSERT INTO idem_call SELECT idem_complete('acct', '{key}', '{token}', '{ANSWER}', 201)"
+            "INSERT INTO idem_call SELECT"
+            f" idem_complete('acct', '{key}', '{token}', '{ANSWER}', 201)"
         )
     db.execute("; ".join(text + ["COMMIT"]))
 
@@ -154,9 +155,14 @@ def measure(cluster, shape, batch, seconds, clients):
         w.join()
     spent = time.monotonic() - since
     times = sorted(t for w in workers for t in w.times)
+    rate, p50, p99 = (
+        batch * len(times) / spent,
+        times[len(times) // 2],
+        times[len(times) * 99 // 100],
+    )
     print(
-        f"{shape.__name__:12} {batch:5} {batch * len(times) / spent:9.0f} {times[len(times) // 2] * 1e3:9.1f}"
-        f" {times[int(len(times) * 0.99)] * 1e3:9.1f} {sum(w.busy for w in workers):7}",
+        f"{shape.__name__:12} {batch:5} {rate:9.0f} {p50 * 1e3:9.1f} {p99 * 1e3:9.1f}"
+        f" {sum(w.busy for w in workers):7}",
         flush=True,
     )
 

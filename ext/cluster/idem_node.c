@@ -12,14 +12,16 @@
 **   JOIN       nodes to ask for admission, in any order; harmless once admitted
 **
 ** Prints "ready" when it serves, "joined" when it was admitted. SIGTERM and SIGINT stop it: exit
-** code 0. It links idem statically and registers it for every connection that dqlite opens, since
-** dqlite does not allow SELECT load_extension().
+** code 0. If it crashes it says where: let it be restarted (libraft 0.15 can, see README.md). It
+** links idem statically and registers it for every connection that dqlite opens, since dqlite does
+** not allow SELECT load_extension().
 */
 #include "idem.h"
 
 #include <arpa/inet.h>
 #include <dqlite.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -211,6 +213,26 @@ static int usage(void) {
   return 2;
 }
 
+/* Says where the thread is that crashes, by library and offset, and lets it crash. */
+static void crashed(int iSignal) {
+  static const char zText[] = "idem-node: crashed in\n";
+  void *apFrame[32];
+  int n = backtrace(apFrame, 32);
+  if (write(STDERR_FILENO, zText, sizeof(zText) - 1) > 0) {
+    backtrace_symbols_fd(apFrame, n, STDERR_FILENO);
+  }
+  signal(iSignal, SIG_DFL);
+  raise(iSignal);
+}
+
+static void reportCrashes(void) {
+  void *pFrame;
+  backtrace(&pFrame, 1); /* loads what it needs: in a handler it would be too late */
+  signal(SIGSEGV, crashed);
+  signal(SIGBUS, crashed);
+  signal(SIGABRT, crashed);
+}
+
 /* Serves until SIGTERM or SIGINT; asks azJoin in turn until one of them has let us in. */
 static void serve(uint64_t id, const char *zAddress, char **azJoin, int nJoin) {
   struct timespec pause = {0, 200000000};
@@ -246,6 +268,7 @@ int main(int argc, char **argv) {
   /* A client or node that dies while it is written to must not take this node along. The stop
   ** signals are blocked before dqlite makes its threads, so that they come to serve() alone. */
   signal(SIGPIPE, SIG_IGN);
+  reportCrashes();
   sigemptyset(&stop);
   sigaddset(&stop, SIGTERM);
   sigaddset(&stop, SIGINT);

@@ -50,8 +50,10 @@ SETUP = [
 ]
 
 
-class Ambiguous(Exception):
-    """Perhaps it happened."""
+def is_known_crash(frames):
+    """strlen(NULL), called by libraft, and nothing of ours below it."""
+    libraries = [pathlib.Path(f.split("(")[0]).name.split(".so")[0] for f in frames]
+    return libraries[:3] == ["libc", "libc", "libraft"] and "idem-node" not in libraries
 
 
 class Keys:
@@ -398,12 +400,22 @@ class Faults:
                 self.counts["did not come about"] += 1
                 continue
             self.counts[kind.__name__.replace("_", " ")] += 1
-            unexpected = self.cluster.dead()
-            if unexpected:
+            self.look_for_crashes()
+
+    def look_for_crashes(self):
+        """A follower may die of libraft 0.15 (canonical/raft issue 350: it answers to a leader that
+        it has just forgotten): it is restarted, as a service manager would. Of anything else, not.
+        """
+        for node in self.cluster.nodes:
+            if node.running():
+                continue
+            where = node.log().rpartition("crashed in\n")[2].splitlines()[1:]
+            if node.process.returncode != -signal.SIGSEGV or not is_known_crash(where):
                 raise AssertionError(
-                    f"nodes died by themselves: {unexpected}; "
-                    + "; ".join(n.log()[-500:] for n in self.cluster.nodes)
+                    f"node {node.number} died: {node.process.returncode}; {node.log()[-3000:]}"
                 )
+            self.counts["a follower crashed in libraft"] += 1
+            node.start()
 
     def a_while(self):
         time.sleep(self.random.uniform(0.3, 1.5))
@@ -566,11 +578,9 @@ MUST_BE_ZERO = [
 ]
 
 
-def settle_down(cluster, workers, stop):
+def settle_down(cluster, faults, workers, stop):
     """Ends the faults and the work: everything runs, every operation has its answer."""
-    for node in cluster.nodes:
-        if not node.running():
-            node.start()
+    faults.look_for_crashes()
     stop.set()
     for worker in workers:
         worker.join(60)
@@ -594,7 +604,7 @@ def storm(folder, seconds, clients=4, seed=1, namespaces=None):
         try:
             faults.rage(seconds)
         finally:
-            settle_down(cluster, workers, stop)
+            settle_down(cluster, faults, workers, stop)
         copies, same = contents_of_nodes(cluster, folder)
         report = {
             "seconds": seconds,
