@@ -34,6 +34,7 @@ TEST_DEPS  := $(DEMO_DEPS) binutils python3-pytest python3-hypothesis python3-sq
               libcmocka-dev clang libclang-rt-dev clang-format
 
 SECONDS_FUZZ ?= 60
+DEEP_SECONDS ?= 3600
 # make V=1 shows the commands. Assertions are for `make test-sanitize` and the C tests: -DNDEBUG takes
 # them out of the product, where they would cost a twelfth of the instructions.
 Q      := $(if $(V),,@)
@@ -82,9 +83,9 @@ test: test-deps ## builds and runs every test (about 5 minutes)
 	@$(MAKE) --no-print-directory -j2 idem.so
 	$(PYTEST) tests
 
-test-deep: test-deps ## the long versions of the tests: IDEM_DEEP_SECONDS limits each
+test-deep: test-deps ## the long versions of the tests, within DEEP_SECONDS (3600)
 	@$(MAKE) --no-print-directory idem.so
-	IDEM_DEEP=1 $(PYTEST) tests
+	$(PYTHON) tests/deep.py $(DEEP_SECONDS)
 
 # The extension with ASan and UBSan, loaded into an ordinary python3: the runtime must come first.
 test-sanitize: test-deps ## the core tests on a build with AddressSanitizer and UBSan

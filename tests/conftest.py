@@ -1,7 +1,12 @@
 """What all tests share: the extension under test, connections that have it, and small words for calls.
 
-Tests run under Debian's python3, whose sqlite3 module can load extensions. IDEM_SO names another
-build of the extension (a sanitized one, for example).
+Tests run under Debian's python3, whose sqlite3 module can load extensions. From the environment:
+
+    IDEM_SO               another build of the extension (a sanitized one, for example)
+    IDEM_DEEP=1           the long form of a test (see deep.py)
+    IDEM_DEEP_SECONDS     limits a long form that could go on for ever
+    IDEM_PRAGMAS          for fresh databases: "page_size=512;encoding='UTF-16le'"
+    IDEM_SQLITE_VERSION   the SQLite that the tests must be running on (see tests/versions)
 """
 import os
 import pathlib
@@ -14,12 +19,32 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SO = os.environ.get("IDEM_SO", str(ROOT / "idem.so"))
 DATA = ROOT.parent / "shared" / "data"
 DEEP = os.environ.get("IDEM_DEEP") == "1"
+PRAGMAS = [p for p in os.environ.get("IDEM_PRAGMAS", "").split(";") if p]
+
+wanted = os.environ.get("IDEM_SQLITE_VERSION", sqlite3.sqlite_version)
+assert sqlite3.sqlite_version == wanted, f"on SQLite {sqlite3.sqlite_version}, not on {wanted}"
+
+
+def shape(db):
+    """Gives a database that is still empty the page size and encoding asked for."""
+    for pragma in PRAGMAS:
+        db.execute(f"PRAGMA {pragma}")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--first", type=int, default=0, help="begin at this test (modulo their count)")
+
+
+def pytest_collection_modifyitems(config, items):
+    n = config.getoption("--first") % max(1, len(items))
+    items[:] = items[n:] + items[:n]
 
 
 def connect(path, init=True, load=True, timeout=10.0, **kw):
     """A connection in autocommit mode (transactions are spelled out), with the extension loaded."""
     kw.setdefault("isolation_level", None)
     db = sqlite3.connect(str(path), timeout=timeout, **kw)
+    shape(db)
     if load:
         db.enable_load_extension(True)
         db.load_extension(SO)

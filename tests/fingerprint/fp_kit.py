@@ -12,6 +12,8 @@ import sqlite3
 
 import pytest
 
+from conftest import shape
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SO = os.environ.get("IDEM_SO", str(ROOT / "idem.so"))
 DATA = ROOT.parent / "shared" / "data"
@@ -43,6 +45,7 @@ class Refusal:
 
 def connect(database=":memory:", **options):
     db = sqlite3.connect(database, **options)
+    shape(db)
     db.enable_load_extension(True)
     db.load_extension(SO)
     db.enable_load_extension(False)

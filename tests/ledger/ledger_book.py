@@ -398,6 +398,8 @@ class Transaction:
 
 
 TEMPLATE = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+for pragma in filter(None, os.environ.get("IDEM_PRAGMAS", "").split(";")):   # as tests/conftest.py
+    TEMPLATE.execute(f"PRAGMA {pragma}")
 TEMPLATE.executescript("BEGIN;" + SCHEMA + MASTER + "COMMIT;")
 TABLES = [r[0] for r in TEMPLATE.execute(
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name")]
