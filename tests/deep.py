@@ -16,22 +16,6 @@ repeats it).
 The time is divided by WEIGHT, and what a part leaves over goes to those after it: short parts come
 first. A part fails if a test of it failed, before a cut or not; and so does the whole. What a part
 printed is in build/deep/<part>.log.
-"""deep.py [SECONDS [PART ...]]: the long versions of the tests, within so many seconds (3600).
-
-A part is what one folder of tests has to offer:
-
-- the test files of tests/<folder> that ask for DEEP (of conftest.py, or IDEM_DEEP=1): they run in one
-  pytest, with IDEM_DEEP=1;
-- an executable tests/<folder>/deep.sh, which gets the seconds as its argument.
-
-Nothing else has to be registered. Both find their time in IDEM_DEEP_SECONDS, and a test that could go on
-for ever must end by then; several of them in one folder divide it. What has an end of its own need not
-look at it: what is left when the time is up is cut, and the part says how far it came. So that short runs
-see all of it in the long run, pytest begins at a random test each time (--first=N repeats it).
-
-The time is divided by WEIGHT, and what a part leaves over goes to those after it: short parts come first.
-A part fails if a test of it failed, before a cut or not; and so does the whole. What a part printed is in
-build/deep/<part>.log.
 """
 import os
 import pathlib
