@@ -30,7 +30,7 @@ SETUP = [
     " BEGIN INSERT INTO carrier SELECT new.key, idem_claim('t', new.key, 'fp'); END",
     "CREATE VIEW claims AS SELECT id, result FROM carrier",
     "CREATE TRIGGER claims_insert INSTEAD OF INSERT ON claims"
-    " BEGIN INSERT INTO idem_records(scope, key, fingerprint) VALUES ('t', new.id, 'fp'); END",
+    " BEGIN SELECT idem_claim('t', new.id, 'fp'); END",
     "INSERT INTO idem_policy(operation, wait_ms) VALUES ('waits', 30000)",
     "INSERT INTO idem_policy(operation, max_attempts) VALUES ('once', 1)",
     "INSERT INTO idem_policy(operation, audit) VALUES ('told', 'all')",
