@@ -192,7 +192,7 @@ static int armGuard(IdemConn *pConn) {
 int64_t idemConnNow(IdemConn *pConn) {
   struct timespec ts;
   if (pConn->bClock) return pConn->iClock;
-  if (timespec_get(&ts, TIME_UTC) != TIME_UTC) return 0;
+  if (clock_gettime(CLOCK_REALTIME, &ts) != 0) return 0;
   return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
