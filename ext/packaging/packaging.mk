@@ -33,7 +33,7 @@ SQLITE_NPM    := sqlite3@5.1.7
 SQLITE_SHA256 := 44cc9bdee02705a7b636f76968d745e21c1d0b2f1c62810c678bc3b0ececab1b
 SQLITE_DIR    := build/sqlite-3.44.2
 
-$(SQLITE_DIR)/sqlite3.c: $(PACKAGING)/packaging.mk | build
+$(SQLITE_DIR)/sqlite3.c: | build
 	@command -v npm >/dev/null || tests/deps.sh npm
 	@echo "  GET  $(SQLITE_NPM)"
 	$(Q)rm -rf $(SQLITE_DIR) && mkdir -p $(SQLITE_DIR)
@@ -123,6 +123,15 @@ deb: build/shared/idem.so build/libidem.a ## build/deb/*.deb, with the system's 
 	$(Q)$(MAKE) --no-print-directory install SO=build/shared/idem.so DESTDIR=build/deb/tree \
 	  PREFIX=/usr LIBDIR=$(DEB_LIBDIR) LOADDIR=$(DEB_LIBDIR) >/dev/null
 	@SOURCE_DATE_EPOCH=$(EPOCH) $(PACKAGING)/debian/build.sh $(VERSION) build/deb/tree build/deb
+
+# ---- to other systems ----------------------------------------------------------------------------
+
+cross-deps:
+	@tests/deps.sh musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static \
+	  gcc-mingw-w64-x86-64-win32 dpkg-dev binutils
+
+cross: cross-deps amalgamation $(SQLITE_DIR)/sqlite3.c ## aarch64, musl, Windows (see cross.sh)
+	@$(PACKAGING)/cross.sh $(AMALGAM) $(SQLITE_DIR) build/cross
 
 # ---- proved --------------------------------------------------------------------------------------
 
