@@ -13,7 +13,8 @@ from driver_list import DRIVERS, ENV, OUT
 from test_drivers import EXPECTED, shop, skip  # noqa: F401
 
 SQL = ["SELECT idem_fingerprint('{\"pieces\":3}')", "SELECT idem_fingerprint_raw(x'00ff')",
-       "SELECT idem_hmac_fingerprint('a secret of 16 b', '[1]')", "SELECT idem_derive_key('k', 's')"]
+       "SELECT idem_hmac_fingerprint('a secret of 16 b', '[1]')",
+       "SELECT idem_derive_key('k', 's')"]
 KNOWN = EXPECTED.split()[1]
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
@@ -112,7 +113,8 @@ host();
 """
 HOSTS = {"better-sqlite3": "new (require('better-sqlite3'))(':memory:')",
          "libsql": "new (require('libsql'))(':memory:')",
-         "node-sqlite": "new (require('node:sqlite').DatabaseSync)(':memory:', {allowExtension: true})"}
+         "node-sqlite": ("new (require('node:sqlite').DatabaseSync)"
+                         "(':memory:', {allowExtension: true})")}
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["crypto first", "idem first"])

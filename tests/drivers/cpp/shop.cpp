@@ -91,7 +91,7 @@ static std::string replay(SQLite::Database &db, const std::string &key) {
   return s.getColumn(1).getString() + " " + shown(s.getColumn(2));
 }
 
-// bind gives the statement its third value: bind(3, std::string) is TEXT, bind(3, void *, n) a BLOB.
+// bind gives the statement its third value: a std::string is TEXT, (void *, size) a BLOB.
 template <typename Bind>
 static void keep(SQLite::Database &db, const std::string &key, int code, Bind bind) {
   std::string token = one(db, "SELECT token FROM idem_claim('shop', '" + key + "', 'fp')");

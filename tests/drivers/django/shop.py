@@ -46,7 +46,7 @@ if __name__ == "__main__":
 
     options = {"timeout": 10}
     if django.VERSION >= (5, 1):
-        # Before 5.1 atomic() says BEGIN; a claim that comes first takes the write lock all the same.
+        # Before 5.1 atomic() says BEGIN; a claim that comes first takes the write lock itself.
         options["transaction_mode"] = "IMMEDIATE"
     settings.configure(USE_TZ=True, DATABASES={"default": {
         "ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db", "OPTIONS": options}})

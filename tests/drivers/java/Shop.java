@@ -27,7 +27,7 @@ public class Shop {
 
     static Reply placeOrder(Connection db, String key, String body, int pieces)
             throws SQLException {
-        db.setAutoCommit(false);                          // the next statement says BEGIN IMMEDIATE
+        db.setAutoCommit(false);                          // says BEGIN IMMEDIATE
         try {
             Object[] claim = row(db, 4, "SELECT outcome, token, http_status,"
                 + " coalesce(response, message) FROM"

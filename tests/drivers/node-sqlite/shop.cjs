@@ -1,4 +1,4 @@
-// idem in Node.js's own node:sqlite (from 22.13, 23.5), and in Deno's (from 2.2).
+// idem in Node.js's own node:sqlite (from 22.13 and 23.5), and in Deno's.
 // README: load
 const { DatabaseSync } = require("node:sqlite");
 
