@@ -7,8 +7,8 @@
     bench/fingerprint.py --npm      # npm install of the JavaScript peers first, into build/bench
 
 Inputs: a payment of about 300 bytes, and where the collected data is there, a 28 KB webhook,
-citm_catalog (pretty-printed) and canada (numbers). Only the ratios mean anything: the machine may be
-shared, so contenders take turns and medians are taken.
+citm_catalog (pretty-printed) and canada (numbers). Only the ratios mean anything: the machine may
+be shared, so contenders take turns and medians are taken.
 """
 import argparse
 import hashlib
@@ -33,8 +33,8 @@ INPUTS = {
     "citm_catalog": "nativejson/citm_catalog.json",
     "canada": "nativejson/canada.json",
 }
-# Keeps the C library from giving megabytes back to the system after every call and taking them anew:
-# how long that takes says more about the machine than about any contender.
+# Keeps the C library from giving megabytes back to the system after every call and taking them
+# anew: how long that takes says more about the machine than about any contender.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 # input: (what is compared, with what, how many times as long it may take)
 REQUIRED = {
@@ -47,8 +47,8 @@ REQUIRED = {
 
 def build():
     BUILD.mkdir(parents=True, exist_ok=True)
-    command = [os.environ.get("CC", "cc"), "-O2", "-DNDEBUG", "-DSQLITE_CORE", "-std=c11", "-o", str(BUILD / "fingerprint"),
-               *SOURCES, "-lsqlite3", "-lcrypto", "-ljansson"]
+    command = [os.environ.get("CC", "cc"), "-O2", "-DNDEBUG", "-DSQLITE_CORE", "-std=c11",
+               "-o", str(BUILD / "fingerprint"), *SOURCES, "-lsqlite3", "-lcrypto", "-ljansson"]
     subprocess.run(command, cwd=ROOT, check=True)
 
 
@@ -60,7 +60,8 @@ def parse(text, names, results):
 
 def measure_python(files, names, results, turn):
     def run(text):
-        stable = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        stable = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"),
+                            ensure_ascii=False)
         return hashlib.sha256(stable.encode()).hexdigest()
 
     for file, text in files.items():
@@ -74,24 +75,31 @@ def measure_python(files, names, results, turn):
             for _ in range(repeat):
                 run(text)
             times.append((time.process_time_ns() - start) / repeat)
-        results.setdefault(names[file], {}).setdefault("Python dumps(sort_keys) + hashlib", []).append(statistics.median(times))
+        contenders, name = results.setdefault(names[file], {}), "Python dumps(sort_keys) + hashlib"
+        contenders.setdefault(name, []).append(statistics.median(times))
 
 
 def table(results):
-    out = ["| input | bytes | SHA-256 alone | canonical text | fingerprint | ratio | required |", "|---|---|---|---|---|---|---|"]
+    out = ["| input | bytes | SHA-256 alone | canonical text | fingerprint | ratio | required |",
+           "|---|---|---|---|---|---|---|"]
     missed = []
     for name, times in results.items():
         ours, base, limit = REQUIRED[name]
         ratio = times[ours] / times[base]
         if ratio > limit:
             missed.append(f"{name}: {ours} is {ratio:.2f} x {base}, at most {limit} is required")
-        out.append(f"| {name} ({ours} / {base}) | {times['bytes']:.0f} | {times[base]:.0f} ns | {times['canonical']:.0f} ns "
-                   f"| {times[ours]:.0f} ns | {ratio:.2f} | <= {limit} |")
-    out += ["", "| peer, times as long as the fingerprint | " + " | ".join(results) + " |", "|---" * (len(results) + 1) + "|"]
+        out.append(f"| {name} ({ours} / {base}) | {times['bytes']:.0f} | {times[base]:.0f} ns "
+                   f"| {times['canonical']:.0f} ns | {times[ours]:.0f} ns | {ratio:.2f} "
+                   f"| <= {limit} |")
+    out += ["", "| peer, times as long as the fingerprint | " + " | ".join(results) + " |",
+            "|---" * (len(results) + 1) + "|"]
     for peer in dict.fromkeys(peer for times in results.values() for peer in times):
-        if peer in ("bytes", "canonical") or peer.endswith((" nop", " fingerprint")) or peer in ("sha", "fingerprint"):
+        if peer in ("bytes", "canonical", "sha", "fingerprint"):
             continue
-        ours = peer.split()[0] + " fingerprint" if peer.split()[0] in ("sql", "scan") else "fingerprint"
+        if peer.endswith((" nop", " fingerprint")):
+            continue
+        kind = peer.split()[0]
+        ours = kind + " fingerprint" if kind in ("sql", "scan") else "fingerprint"
         cells = [f"{t[peer] / t[ours]:.2f}" if peer in t else "-" for t in results.values()]
         out.append(f"| {peer} / {ours} | " + " | ".join(cells) + " |")
     cells = [f"{(t['sql json'] - t['sql nop']) / t['canonical']:.2f}" for t in results.values()]
@@ -108,14 +116,17 @@ def main():
     options = options.parse_args()
     build()
     paths = {name: "payment" if part is None else str(DATA / part) for name, part in INPUTS.items()}
-    paths = {name: path for name, path in paths.items() if path == "payment" or os.path.exists(path)}
+    paths = {name: path for name, path in paths.items()
+             if path == "payment" or os.path.exists(path)}
     payment = BUILD / "payment.json"
-    payment.write_bytes(subprocess.run([BUILD / "fingerprint", "--print"], check=True, capture_output=True).stdout)
+    payment.write_bytes(subprocess.run([BUILD / "fingerprint", "--print"], check=True,
+                                       capture_output=True).stdout)
     names = {path: name for name, path in paths.items()} | {str(payment): "payment"}
     texts = {str(payment) if path == "payment" else path: None for path in paths.values()}
     texts = {path: pathlib.Path(path).read_text("utf-8") for path in texts}
     if options.npm:
-        subprocess.run(["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(BUILD), *PACKAGES], check=True)
+        subprocess.run(["npm", "install", "--silent", "--no-fund", "--no-audit",
+                        "--prefix", str(BUILD), *PACKAGES], check=True)
     node = shutil.which("node") if (BUILD / "node_modules" / "canonicalize").is_dir() else None
     if node is None:
         print("(JavaScript peers left out: run with --npm once)\n", file=sys.stderr)
@@ -129,8 +140,10 @@ def main():
         if node:
             peers = shutil.copy(ROOT / "bench/fingerprint_peers.mjs", BUILD)
             command = [node, peers, "20000000", "3", *texts]
-            parse(subprocess.run(command, check=True, capture_output=True, text=True).stdout, names, results)
-    results = {name: {peer: statistics.median(times) for peer, times in peers.items()} for name, peers in results.items()}
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            parse(done.stdout, names, results)
+    results = {name: {peer: statistics.median(times) for peer, times in peers.items()}
+               for name, peers in results.items()}
     for path, text in texts.items():
         results[names[path]]["bytes"] = len(text.encode())
     text, missed = table(results)

@@ -36,6 +36,7 @@
 #define HOUR    3600000
 #define APART   2000000000 /* the keys of measurements begin here */
 #define SIZES   8
+#define BATCH   200000 /* records of one transaction of "fill": random leaves are written once */
 
 static void openSize(Work *p, char **argv, const char *zKind, int nRecord, int nCacheMiB) {
   char zFile[1000];
@@ -64,11 +65,11 @@ static int firstNew(Work *p, int iFrom) {
 static void fill(char **argv) {
   Work w;
   int nRecord = atoi(argv[5]);
-  openSize(&w, argv, argv[4], nRecord, 1024);
+  openSize(&w, argv, argv[4], nRecord, 2048);
   workRun(&w, "PRAGMA synchronous = OFF");
   w.iNext = firstNew(&w, 0);
   while (w.iNext < nRecord) {
-    int iEnd = w.iNext + 10000 < nRecord ? w.iNext + 10000 : nRecord;
+    int iEnd = w.iNext + BATCH < nRecord ? w.iNext + BATCH : nRecord;
     workBegin(&w);
     for (; w.iNext < iEnd; w.iNext++) {
       workClaim(&w, BY_SCALAR, w.iNext, "claimed");
