@@ -4,19 +4,21 @@
 # The JavaScript libraries want Node.js 20 with npm, which Debian 12 does not have: where they are not
 # there, those peers are left out, and the run says so.
 BENCH_DEPS := $(DEMO_DEPS) gnuplot-nox libhiredis-dev libjansson-dev libpq-dev postgresql redis-server
+# More for bench/bench.py: BENCH_OPTIONS="--folder /mnt/disk".
+BENCH_OPTIONS ?=
 BENCH_CC    = $(CC) -O2 -g -D_POSIX_C_SOURCE=200809L $(WARN)
 
 .PHONY: bench bench-growth bench-limit bench-fingerprint bench-layout bench-ledger bench-build \
         check-instructions renew-instructions instructions-build
 
 bench: bench-build ## everything measured: limit, peers, growth; table, CSV, plots (about 5 minutes)
-	$(PYTHON) bench/bench.py
+	$(PYTHON) bench/bench.py $(BENCH_OPTIONS)
 
 bench-growth: bench-build ## growth to 10,000,000 records (half an hour, 20 GB)
-	$(PYTHON) bench/bench.py --only growth --records 10000000
+	$(PYTHON) bench/bench.py --only growth --records 10000000 $(BENCH_OPTIONS)
 
 bench-limit: bench-build ## idem against the same work by hand in C alone
-	$(PYTHON) bench/bench.py --only limit
+	$(PYTHON) bench/bench.py --only limit $(BENCH_OPTIONS)
 
 bench-fingerprint: ## fingerprints against SHA-256 alone, json() and other libraries
 	@tests/deps.sh $(BENCH_DEPS)

@@ -5,12 +5,15 @@ The spread of a figure is the distance of its quartiles in percent of its median
 import collections
 import csv
 import datetime
+import os
 import pathlib
 import platform
 import shutil
 import sqlite3
 import statistics
 import subprocess
+import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RAW = ROOT / "build" / "bench" / "raw"
@@ -312,6 +315,18 @@ def line_of(*command, number=0):
     return " ".join(done.stdout.splitlines()[number].split())
 
 
+def sync_time(folder):
+    """Microseconds, the median: 4 KiB written over and over to the same place, and made durable."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        times = []
+        for _ in range(200):
+            start = time.perf_counter()
+            os.pwrite(file.fileno(), bytes(4096), 0)
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e6
+
+
 def write_machine(folder, extension):
     """What the figures hold for, kept beside the raw figures."""
     with open("/proc/cpuinfo", encoding="utf-8") as lines:
@@ -321,7 +336,8 @@ def write_machine(folder, extension):
     db.load_extension(extension)
     parts = [f"{datetime.date.today():%d %B %Y}", f"{len(cpus)} cores of {cpus[0]}",
              f"Linux {platform.release()}",
-             "disk " + line_of("df", "--output=source,fstype", folder, number=1),
+             "disk " + line_of("df", "--output=source,fstype", folder, number=1)
+             + f", {sync_time(folder):.0f} µs for a durable write of 4 KiB",
              db.execute("SELECT idem_version()").fetchone()[0], line_of("cc", "--version")]
     for program in "psql", "redis-server", "node":
         if shutil.which(program):
