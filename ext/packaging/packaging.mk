@@ -10,7 +10,7 @@ PACKAGING := ext/packaging
 AMALGAM   := build/amalgamation
 HEADERS   := $(wildcard ext/*.h)
 
-.PHONY: static amalgamation shell install uninstall dist npm python deb cross cross-deps test-ship
+.PHONY: static amalgamation shell size install uninstall dist npm python deb cross cross-deps test-ship
 
 # ---- into a program ----------------------------------------------------------------------------
 
@@ -55,6 +55,14 @@ build/idem-shell: $(PACKAGING)/shell_init.c build/libidem.a build/sqlite3.o
 	  $(SQLITE_DIR)/shell.c
 	$(Q)$(CC) $(CFLAGS) $(WARN) -I$(SQLITE_DIR) -I$(AMALGAM) -o $@ build/shell.o \
 	  $(PACKAGING)/shell_init.c build/libidem.a build/sqlite3.o $(LIBCRYPTO) -lpthread -ldl -lm
+
+# mawk has no strtonum.
+size: $(OBJ) ## what makes idem.so as large as it is
+	@command -v gawk >/dev/null || tests/deps.sh gawk
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_SO) -Wl,-Map=build/idem.map -o build/size.so $(OBJ) \
+	  $(LIBCRYPTO)
+	$(Q)gawk -f $(PACKAGING)/size.awk build/idem.map | expand -t 32
+	$(Q)strip build/size.so && wc -c < build/size.so | sed 's/^/the file, stripped              /'
 
 # ---- to a prefix -------------------------------------------------------------------------------
 
