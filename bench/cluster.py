@@ -11,6 +11,9 @@ shapes  transaction   BEGIN IMMEDIATE; n times SELECT idem_claim, SELECT idem_co
         read          a replay, for comparison: no commit
 batch   n = 1, 10, 100 keys per transaction (or per statement, where a commit follows each)
 
+At the end: what a client's writes cost. A request that goes out in two (header, body), without
+TCP_NODELAY, waits for a delayed acknowledgement of 40 ms.
+
 --folder says where the nodes' data lie: /dev/shm shows what the disk costs. The first line is the
 time of a synchronous write of 4 KiB there, which every node makes for every commit.
 """
@@ -18,6 +21,7 @@ import argparse
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,6 +30,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
+from cluster import wire  # noqa: E402
 from cluster.nodes import Cluster  # noqa: E402
 from cluster.wire import BUSY, Refused  # noqa: E402
 
@@ -167,6 +172,30 @@ def measure(cluster, shape, batch, seconds, clients):
     )
 
 
+def in_two_writes(client, kind, body, expected):
+    client.socket.sendall(struct.pack("<IBBH", len(body) // 8, kind, 0, 0))
+    client.socket.sendall(body)
+    return client._answer(expected)
+
+
+def measure_writes(cluster):
+    """A read by a client that sends each request in one write or in two."""
+    in_one = wire.Client.ask
+    for name, ask in (("one write", in_one), ("two writes", in_two_writes)):
+        for nodelay in (True, False):
+            times = []
+            with wire.Client(cluster.find_leader(), "test.db", 30, nodelay) as db:
+                wire.Client.ask = ask
+                end = time.monotonic() + 1
+                while time.monotonic() < end:
+                    since = time.monotonic()
+                    db.query("SELECT 1")
+                    times.append(time.monotonic() - since)
+                wire.Client.ask = in_one
+            p50 = sorted(times)[len(times) // 2] * 1e3
+            print(f"{name}, TCP_NODELAY {'on' if nodelay else 'off'}: p50 {p50:.2f} ms")
+
+
 def sync_time(folder):
     """Median of synchronous writes of one page, ms."""
     path = os.path.join(folder, "sync")
@@ -201,6 +230,7 @@ def main():
                     continue
                 for batch in (1, 10, 100):
                     measure(cluster, shape, batch, given.seconds, given.clients)
+            measure_writes(cluster)
 
 
 if __name__ == "__main__":

@@ -488,20 +488,24 @@ def read_database(files, folder, name):
 
 
 def contents_of_nodes(cluster, folder):
-    """One connection for each node's own copy, all taken with the same contents."""
+    """One connection to each node's own copy, and whether all have the same contents. A follower
+    may lag behind."""
     for attempt in range(50):
         copies, texts = [], []
-        for node in cluster.nodes:
-            with Client(node.address, timeout=5) as c:
-                copies.append(
-                    read_database(
-                        c.dump(DATABASE), folder / f"copy-{node.number}-{attempt}", DATABASE
-                    )
-                )
-            texts.append(list(copies[-1].iterdump()))
+        try:
+            for node in cluster.nodes:
+                with Client(node.address, timeout=30) as c:
+                    files = c.dump(DATABASE)
+                here = folder / f"copy-{node.number}-{attempt}"
+                copies.append(read_database(files, here, DATABASE))
+                texts.append(list(copies[-1].iterdump()))
+        except (OSError, Refused, sqlite3.Error) as e:
+            print(f"node {node.number}, copy {attempt}: {e!r}", file=sys.stderr)
+            time.sleep(1)
+            continue
         if all(t == texts[0] for t in texts):
             return copies, True
-        time.sleep(0.2)
+        time.sleep(0.5)
     return copies, False
 
 
@@ -603,6 +607,11 @@ def storm(folder, seconds, clients=4, seed=1, namespaces=None):
             worker.start()
         try:
             faults.rage(seconds)
+            cluster.wait(
+                lambda: any(w.completions for w in workers) and any(w.invoices for w in workers),
+                "a completion and an invoice",
+                120,
+            )
         finally:
             settle_down(cluster, faults, workers, stop)
         copies, same = contents_of_nodes(cluster, folder)

@@ -1,4 +1,5 @@
 """The node program itself: its arguments, its signals, its directory."""
+import shutil
 import subprocess
 import time
 
@@ -79,6 +80,28 @@ def test_followers_outlive_their_leader(node_program, tmp_path):
             leader.start()
         with cluster.connect() as db:
             assert db.query("SELECT a FROM t") == [(0,), (1,), (2,)]
+
+
+def test_a_lost_machine_is_replaced(node_program, tmp_path):
+    """Under a new number, through any member; then the old one is taken out."""
+    with Cluster(tmp_path) as cluster:
+        cluster.prepare(["CREATE TABLE t(a)", "INSERT INTO t VALUES (1)"])
+        lost = cluster.followers()[0]
+        lost.kill()
+        shutil.rmtree(lost.folder)
+        others = [n.address for n in cluster.nodes]
+        new = Node(4, f"127.0.0.1:{free_port()}", tmp_path / "node4", others)
+        new.start()
+        cluster.nodes.append(new)
+        cluster.wait(lambda: len(cluster.voters()) == 4, "the new node votes")
+        with Client(cluster.leader().address) as c:
+            c.remove(lost.number)
+        cluster.wait(lambda: len(cluster.voters()) == 3, "the lost node is no member")
+        with Client(cluster.leader().address) as c:
+            c.transfer(4)
+        cluster.wait(lambda: cluster.leader() is new, "the new node leads")
+        with cluster.connect() as db:
+            assert db.query("SELECT a FROM t") == [(1,)]
 
 
 def test_extensions_cannot_be_loaded(node_program, tmp_path):
