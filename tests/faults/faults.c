@@ -3,9 +3,10 @@
 **
 **     faults DIR KIND STRIDE [OPERATION]
 **
-** idem is linked in. For each operation of the list below, for each N = 1, 2, 3 ... until it runs
-** clean: make the state it wants, run it with the N-th thing failing, look at what is left, repeat
-** it without a fault. KIND is what fails:
+** idem is linked in; if FAULTS_EXTENSION names a library, that is loaded instead (for all kinds
+** but crypto: the library's libcrypto is its own). For each operation of the list below, for each
+** N = 1, 2, 3 ... until it runs clean: make the state it wants, run it with the N-th thing failing,
+** look at what is left, repeat it without a fault. KIND is what fails:
 **
 **     oom oom16    memory (in a UTF-8 and a UTF-16 database)
 **     auth         the authorizer denies
@@ -437,6 +438,7 @@ static const struct Operation {
 
 static char zFile[1000];       /* the database */
 static int bUtf16, bWal;       /* how it is made */
+static const char *zExtension; /* the library to load; NULL: what is linked in */
 static sqlite3_int64 nMemory;  /* in use when nothing is open */
 #define ROWID 4711             /* last_insert_rowid() before each operation */
 
@@ -491,10 +493,17 @@ static sqlite3 *openPlain(void) {
   return db;
 }
 
+/* Registers idem: the copy that is linked in, or the library. */
+static int load(sqlite3 *db, char **pzErr) {
+  if (!zExtension) return sqlite3_idem_init(db, pzErr, 0);
+  sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, 0);
+  return sqlite3_load_extension(db, zExtension, 0, pzErr);
+}
+
 static sqlite3 *openIdem(void) {
   sqlite3 *db = openPlain();
   char *zErr = 0;
-  if (sqlite3_idem_init(db, &zErr, 0) != SQLITE_OK) die("load: %s", zErr ? zErr : "");
+  if (load(db, &zErr) != SQLITE_OK) die("load: %s", zErr ? zErr : "");
   must(db, NOW(1000000));
   return db;
 }
@@ -614,7 +623,7 @@ static void operate(sqlite3 *db, const struct Operation *pOp, Result *p) {
   }
   char *zErr = 0;
   reset(&p->text);
-  p->rc = sqlite3_idem_init(db, &zErr, 0);
+  p->rc = load(db, &zErr);
   fault.bArmed = 0;
   if (p->rc != SQLITE_OK) {
     add(&p->text, zErr ? zErr : "", zErr ? strlen(zErr) : 0);
@@ -675,6 +684,13 @@ static int mayBe(int rc, const char *zText) {
   case BUSY: return c == SQLITE_BUSY || c == SQLITE_PROTOCOL;
   default: return c == SQLITE_IOERR || c == SQLITE_CANTOPEN;
   }
+}
+
+/* sqlite3_load_extension() gives SQLITE_ERROR whatever the library gave, and its text if there is
+** memory for it. */
+static int mayBeLoaders(const struct Operation *pOp, int rc, const char *zText) {
+  return zExtension && !pOp->zSql && fault.eKind == OOM && rc == SQLITE_ERROR &&
+         (!*zText || strstr(zText, "memory"));
 }
 
 static int same(const Text *pA, const Text *pB) {
@@ -754,7 +770,8 @@ static int runFault(const struct Operation *pOp, int eKind, int eMode, long n) {
     if (eKind != IGNORE) compare("undisturbed", &got, &want.r1, &state, &want.s1, &token);
   } else {
     int bTextLost = eKind == OOM && got.rc == want.r1.rc;
-    check(bTextLost || mayBe(got.rc, got.text.z), "wrong class: %d '%s'", got.rc, got.text.z);
+    check(bTextLost || mayBe(got.rc, got.text.z) || mayBeLoaders(pOp, got.rc, got.text.z),
+          "wrong class: %d '%s'", got.rc, got.text.z);
     if (bDone && !same(&want.s0, &want.s1)) {
       nLost++;
       if (getenv("FAULTS_LOST")) printf("lost [%s] %d %s\n", zDoing, got.rc, got.text.z);
@@ -823,6 +840,7 @@ int main(int argc, char **argv) {
       {0, 0, 0, 0},
   };
   int i = 0;
+  zExtension = getenv("FAULTS_EXTENSION");
   if (argc < 4) die("faults DIR KIND STRIDE [OPERATION]");
   while (aKind[i].zName && strcmp(aKind[i].zName, argv[2]) != 0) i++;
   if (!aKind[i].zName) die("what is %s?", argv[2]);

@@ -3,12 +3,13 @@
 By default a sample of the places where a fault may strike, in a plain build with assertions; with
 IDEM_DEEP=1 every one of them, under AddressSanitizer and UBSan where the compiler has them.
 """
+import os
 import pathlib
 import subprocess
 
 import pytest
 
-from conftest import DEEP, ROOT
+from conftest import DEEP, ROOT, SO
 
 HERE = pathlib.Path(__file__).resolve().parent
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-DSQLITE_CORE", "-g", "-O1", "-Wall", "-Wextra"]
@@ -42,8 +43,9 @@ def compile_faults(folder, flags=()):
     return folder / "faults"
 
 
-def run(program, folder, kind, stride, *names):
-    return subprocess.run([str(program), str(folder), kind, str(stride), *names],
+def run(program, folder, kind, stride, *names, extension=None):
+    env = {**os.environ, "FAULTS_EXTENSION": extension} if extension else None
+    return subprocess.run([str(program), str(folder), kind, str(stride), *names], env=env,
                           capture_output=True, text=True, timeout=7200)
 
 
@@ -56,6 +58,19 @@ def program(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_faults(program, tmp_path, kind):
     done = run(program, tmp_path, kind, 1 if DEEP else KINDS[kind])
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert " 0 failed" in done.stdout
+    print(done.stdout)
+
+
+# The same with the library loaded, as users have it; the last is loading itself.
+LIBRARY = [("oom", ()), ("auth", ()), ("interrupt", ()), ("oom", ("load",))]
+
+
+@pytest.mark.parametrize("kind, names", LIBRARY)
+def test_faults_under_the_library(program, tmp_path, kind, names):
+    stride = max(KINDS[kind] // 10, 1) if DEEP else 6 * KINDS[kind]
+    done = run(program, tmp_path, kind, stride, *names, extension=SO)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert " 0 failed" in done.stdout
     print(done.stdout)
