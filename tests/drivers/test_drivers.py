@@ -45,7 +45,8 @@ def skip(why):
 def note(driver, versions):
     """The line of what was proven, for the table of `make test-drivers`."""
     with open(OUT / "proven.tsv", "a", encoding="utf-8") as f:
-        f.write("\t".join([driver.name, driver.version().stdout.split()[0], *versions]) + "\n")
+        version = re.search(r"\d[\w.+~-]*", driver.version().stdout)[0]
+        f.write("\t".join([driver.name, version, *versions]) + "\n")
 
 
 @pytest.fixture(scope="module", autouse=True)
