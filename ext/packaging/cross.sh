@@ -88,8 +88,10 @@ windows() {
   { echo "LIBRARY libcrypto-3-x64.dll"; echo EXPORTS; crypto_names x86_64-w64-mingw32-nm \
     windows/idem.o; } > windows/libcrypto.def
   x86_64-w64-mingw32-dlltool -d windows/libcrypto.def -l windows/libcrypto.dll.a
-  $cc -shared -s -o windows/idem.dll windows/idem.o windows/libcrypto.dll.a -static-libgcc -Wl,-Bstatic -lwinpthread
-  needed=$(x86_64-w64-mingw32-objdump -p windows/idem.dll | sed -n 's/.*DLL Name: //p' | sort | tr '\n' ' ')
+  $cc -shared -s -o windows/idem.dll windows/idem.o windows/libcrypto.dll.a -static-libgcc \
+    -Wl,-Bstatic -lwinpthread
+  needed=$(x86_64-w64-mingw32-objdump -p windows/idem.dll | sed -n 's/.*DLL Name: //p' |
+    sort | tr '\n' ' ')
   [ "$needed" = "KERNEL32.dll libcrypto-3-x64.dll msvcrt.dll " ] || fail "windows: needs $needed"
   exported=$(x86_64-w64-mingw32-objdump -p windows/idem.dll |
     sed -n '/\[Ordinal\/Name Pointer\]/,/^$/s/.*\] //p' | tail -n +2 | tr '\n' ' ')

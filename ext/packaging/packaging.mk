@@ -10,7 +10,15 @@ PACKAGING := ext/packaging
 AMALGAM   := build/amalgamation
 HEADERS   := $(wildcard ext/*.h)
 
-.PHONY: static amalgamation shell size install uninstall dist npm python deb cross cross-deps test-ship
+.PHONY: force static amalgamation shell size install uninstall dist npm python deb cross \
+        cross-deps test-ship
+
+# The library is linked again when CRYPTO is another than the last time: make sees files, not
+# variables, and `make CRYPTO=shared install` must not install what was linked statically.
+idem.so: build/crypto
+build/crypto: force | build
+	@[ "$$(cat $@ 2>/dev/null)" = "$(CRYPTO)" ] || echo "$(CRYPTO)" > $@
+force:
 
 # ---- into a program ----------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 -- Changes the policy of an operation, or gives it one; what is NULL or not set stays as it is (in a
--- new row: as the default row '*' has it). Needs idem loaded only for the check at the end.
+-- new row: as the default row '*' has it). Plain SQL: idem need not be loaded.
 --
 --   :operation   its name, as it is claimed; '*' for all that have none of their own
 --   :lease_ms, :retention_ms, :tombstone_ms, :wait_ms, :on_stale, :max_attempts,

@@ -1,6 +1,7 @@
 -- A file came back from a backup: is it whole, is it the one, and how much has it forgotten? Needs
 -- idem loaded; writes nothing but, in a file without a store, the store. Nothing else may have the
--- file open yet.
+-- file open yet. Before a file is put back under its name, remove the -wal and -shm files of the
+-- old one: SQLite would take them for this one's.
 --
 --   :audit_id, :audit_digest   the head of the audit chain as it was written down at the backup
 --                              (ops/backup), or the last line of ops/audit_export. NULL: not known

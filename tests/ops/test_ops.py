@@ -171,7 +171,7 @@ def test_policy(db, path):
     change(operation="pay", max_attempts=3, description="a card payment")
     assert row() == ("pay", 5000, HOUR, 2592000000, 0, "retry", 3, 1048576, 0, "exceptions",
                      "a card payment")
-    shell(path, "policy", operation="pay", audit="all", wait_ms=10)
+    shell(path, "policy", load=False, operation="pay", audit="all", wait_ms=10)
     assert row()[4] == 10 and row()[9] == "all" and row()[1] == 5000
     with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
         change(operation="pay", lease_ms=0)

@@ -124,7 +124,6 @@ def test_the_same_bytes_from_another_folder(unpacked):
 
 def test_shared_libcrypto(unpacked):
     """CRYPTO=shared, for distributions: a small library that asks for libcrypto.so.3."""
-    (unpacked / "idem.so").unlink()
     make("CRYPTO=shared", "idem.so", cwd=unpacked)
     so = unpacked / "idem.so"
     assert sorted(needed(so)) == ["libc.so.6", "libcrypto.so.3"]
