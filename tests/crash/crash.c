@@ -1,7 +1,7 @@
 /*
 ** crash.c: what is left of a store when the power fails.
 **
-**     crash EXTENSION DIR MASTER JOURNAL SYNCHRONOUS STRIDE [MISTAKE]
+**     crash EXTENSION DIR MASTER JOURNAL SYNCHRONOUS STRIDE[:FIRST] [MISTAKE]
 **
 ** A story of steps, each one commit. That of keys: every operation of idem, local effects,
 ** two-commit cycles, take-overs, a purge, checkpoints, VACUUM. That of the ledger, if MASTER is not
@@ -9,8 +9,8 @@
 ** runs on the disk of disk.h with a journal mode (WAL, DELETE) and a level of synchronous (EXTRA,
 ** FULL, NORMAL), on each of two devices. A first run writes down the state after each step: S0, S1,
 ** S2 ... (every row of every table; the clock stands still and tokens are chosen). A second run is
-** cut before every STRIDE-th write, truncation, sync, creation and deletion, in each way of
-** diskCut().
+** cut before every STRIDE-th write, truncation, sync, creation and deletion (FIRST, 0 by default, is
+** the first), in each way of diskCut().
 **
 ** WHAT IS CHECKED after each cut, while steps 1 to i have been acknowledged and i + 1 is running:
 **   - the file opens, integrity_check and foreign_key_check are content, the audit chain is whole;
@@ -537,10 +537,10 @@ static void lookAt(int eCut) {
   close_(&w);
 }
 
-static long nBoundary, nStride;
+static long nBoundary, nStride, iFirst;
 
 static void atBoundary(void) {
-  if (nBoundary++ % nStride != 0) return;
+  if (nBoundary++ % nStride != iFirst) return;
   for (int eCut = 0; eCut < CUT_COUNT; eCut++) {
     int bInOrder = strcmp(zJournal, "DELETE") == 0 && strcmp(zSync, "NORMAL") == 0;
     static const char *const azCut[] = {"stopped", "lost", "torn", "in order"};
@@ -608,7 +608,7 @@ static long tell(int eDevice, int bCut) {
     if (s == 0) die("unreadable");
   }
   close_(&w);
-  nBoundary = (nBoundary + nStride - 1) / nStride * nStride; /* once more, at the end */
+  nBoundary = iFirst; /* once more, at the end */
   if (bCut) atBoundary();
   long n = disk.iSeq;
   check(n > 100, "only %ld boundaries: the wrong file is watched", n);
@@ -618,7 +618,7 @@ static long tell(int eDevice, int bCut) {
 
 int main(int argc, char **argv) {
   long nAll = 0;
-  if (argc < 7) die("crash EXTENSION DIR MASTER JOURNAL SYNCHRONOUS STRIDE [MISTAKE]");
+  if (argc < 7) die("crash EXTENSION DIR MASTER JOURNAL SYNCHRONOUS STRIDE[:FIRST] [MISTAKE]");
   zExt = argv[1];
   char *zDir = need(realpath(argv[2], 0)); /* SQLite makes names absolute */
   snprintf(zFirst, sizeof(zFirst), "%s/first.db", zDir);
@@ -632,6 +632,7 @@ int main(int argc, char **argv) {
   zJournal = argv[4];
   zSync = argv[5];
   nStride = atol(argv[6]);
+  if (strchr(argv[6], ':')) iFirst = atol(strchr(argv[6], ':') + 1) % nStride;
   if (argc > 7) zMistake = argv[7];
   diskRegister();
   makeFirst();
