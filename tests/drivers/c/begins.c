@@ -1,5 +1,5 @@
-/* To be preloaded into a program that uses the system's SQLite: appends each statement that begins a
-** transaction to the file BEGINS. */
+/* To be preloaded into a program that uses the system's SQLite: appends each statement that begins
+** a transaction to the file BEGINS. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sqlite3.h>
