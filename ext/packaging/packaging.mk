@@ -92,7 +92,7 @@ install: $(SO) build/libidem.a ## installs to PREFIX (/usr/local), below DESTDIR
 uninstall: ## removes what install put there
 	rm -f $(DESTDIR)$(LOADDIR)/idem.so $(DESTDIR)$(LIBDIR)/libidem.a \
 	  $(DESTDIR)$(PREFIX)/include/idem.h $(DESTDIR)$(LIBDIR)/pkgconfig/idem.pc
-	-rmdir $(DESTDIR)$(LOADDIR) 2>/dev/null
+	[ ! -d $(DESTDIR)$(LOADDIR) ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(LOADDIR)
 
 # ---- as source ---------------------------------------------------------------------------------
 

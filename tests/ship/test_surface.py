@@ -8,7 +8,7 @@ import pytest
 from conftest import SO
 from ship.ship_kit import exported, glibc, make, needed, output
 
-GLIBC = (2, 34)     # the oldest C library that will do: Debian 12, Ubuntu 22.04, RHEL 9
+GLIBC = (2, 34)     # the oldest C library that will do: Debian 12, Ubuntu 22.04
 
 
 def test_one_symbol():
