@@ -8,7 +8,7 @@ import pytest
 
 from cluster.nodes import ROOT
 
-SECONDS = float(os.environ.get("CLUSTER_SECONDS", 4))
+SECONDS = float(os.environ.get("CLUSTER_SECONDS", 3))
 
 
 def namespaces_allowed():
