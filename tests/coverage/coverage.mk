@@ -1,0 +1,28 @@
+# Branch coverage of ext/, by gcov over the tests that load the extension or compile it into a program
+# of their own. Not counted: verdicts in processes that are killed, or that leave by _exit().
+
+.PHONY: coverage coverage-report
+
+COVERAGE_TESTS ?= life bugs input hostile review traps faults verdict/test_verdict.py \
+                  fingerprint fencing sql c orm races simulation
+COVERAGE_MIN   ?= 95
+
+coverage: ## branches of ext/ that the tests take; fails below COVERAGE_MIN per cent (95)
+	@tests/deps.sh $(TEST_DEPS) gcovr
+	rm -rf build/coverage
+	@$(MAKE) --no-print-directory build/coverage/idem.so
+	PATH="$(CURDIR)/tests/coverage:$$PATH" IDEM_SO=$(CURDIR)/build/coverage/idem.so \
+	  $(PYTEST) --basetemp=build/coverage/tmp $(COVERAGE_TESTS:%=tests/%)
+	@$(MAKE) --no-print-directory coverage-report
+
+# Branches that cannot be taken are marked in the source, with the reason: see NEVER in idem_int.h.
+coverage-report:
+	gcovr --root . --filter 'ext/' --branches --fail-under-branch $(COVERAGE_MIN) \
+	  --html-details build/coverage/index.html build/coverage
+
+build/coverage/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c
+	mkdir -p build/coverage/obj
+	for f in $(SRC) build/sql_text.c; do \
+	  tests/coverage/cc $(WARN) $(DEFS) -fPIC -fvisibility=hidden \
+	    -c -o build/coverage/obj/$$(basename $$f .c).o $$f || exit 1; done
+	tests/coverage/cc $(LDFLAGS_SO) -o $@ build/coverage/obj/*.o $(LIBCRYPTO)
