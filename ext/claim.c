@@ -150,6 +150,7 @@ static void claimOnce(IdemCall *pCall, void *pArg) {
 }
 
 void idemClaim(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAnswer) {
+  /* cppcheck-suppress ctuuninitvar ; it is filled in below */
   Claim claim = {pReq, pAnswer, {0, 0, 0}, 0, CLAIM_AGAIN};
   assert(pReq->eVerb == IDEM_CLAIM);
   memset(pAnswer, 0, sizeof(*pAnswer));

@@ -142,13 +142,14 @@ static int claimFilter(sqlite3_vtab_cursor *pCursor, int idxNum, const char *idx
   IdemRequest req;
   int nArg = 0;
   (void)idxStr;
+  (void)argc; /* with NDEBUG */
   idemAnswerClear(&p->answer);
   p->bEof = 1;
   idemCallBegin(&call, ((IdemVtab *)pCursor->pVtab)->pConn, "idem_claim");
   for (int iArg = 0; iArg < ARG_COUNT; iArg++) {
     if (idxNum & 1 << iArg) apArg[iArg] = argv[nArg++];
   }
-  assert(nArg == argc), (void)argc;
+  assert(nArg == argc);
   if (!apArg[0] || !apArg[1] || !apArg[2] || idxNum & PLAN_REFUSED) {
     idemFail(&call, IDEM_E_ARGUMENTS,
              "FROM idem_claim(scope, key, fingerprint [, operation [, token]])");
