@@ -1,4 +1,4 @@
-# Static analysis. Clean, or each exception stands beside its reason: in .clang-tidy, or in the source.
+# Static analysis. Clean, or each exception stands beside its reason: in .clang-tidy, in the source.
 
 .PHONY: analyze analyze-warnings analyze-gcc analyze-cppcheck analyze-tidy analyze-shell
 
@@ -9,7 +9,7 @@ ANALYZE_GCC  := -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-miss
                 -Wnull-dereference -Walloca -Wstack-usage=8192
 ANALYZE_DEFS := $(filter-out -ffile-prefix-map=%,$(DEFS))
 
-analyze: ## static analysis: gcc's and clang's warnings, -fanalyzer, cppcheck, clang-tidy, shellcheck
+analyze: ## static analysis: warnings, gcc -fanalyzer, cppcheck, clang-tidy, shellcheck
 	@tests/deps.sh $(BUILD_DEPS) clang clang-tidy cppcheck shellcheck
 	@$(MAKE) --no-print-directory build/sql_text.c
 	@$(MAKE) --no-print-directory analyze-warnings analyze-gcc analyze-cppcheck analyze-tidy \

@@ -1,5 +1,5 @@
-# Branch coverage of ext/, by gcov over the tests that load the extension or compile it into a program
-# of their own. Not counted: verdicts in processes that are killed, or that leave by _exit().
+# Branch coverage of ext/, by gcov over the tests that load the extension or compile it into a
+# program of their own. Not counted: what runs in processes that are killed or leave by _exit().
 
 .PHONY: coverage coverage-report
 

@@ -1,4 +1,4 @@
-"""Between load and write: whatever somebody else does there, the end is that of one after the other.
+"""Between load and write: whatever another does there, the end is that of one after the other.
 
 A call loads a record, decides, and writes if the record is still what was loaded. Here a rival acts
 exactly between, on a connection of its own. What the call then says and leaves must be what it says
@@ -130,8 +130,8 @@ def reset(me, other, audit="exceptions", stale="unknown"):
 def left(db, key):
     """What the store holds of a key, but for the row's id."""
     rows = db.execute("SELECT * FROM main.idem_store WHERE key = ?", (key,)).fetchall()
-    audit = db.execute("SELECT event, attempt, detail FROM main.idem_audit WHERE key = ? ORDER BY id",
-                       (key,)).fetchall()
+    audit = db.execute("SELECT event, attempt, detail FROM main.idem_audit WHERE key = ?"
+                       " ORDER BY id", (key,)).fetchall()
     return [row[1:] for row in rows], audit
 
 
