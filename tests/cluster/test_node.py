@@ -1,11 +1,13 @@
 """The node program itself: its arguments, its signals, its directory."""
 import shutil
+import signal
 import subprocess
 import time
 
 import pytest
 
 from cluster.nodes import NODE, Cluster, Node, free_port
+from cluster.storm import is_known_crash
 from cluster.wire import Client, Refused
 
 
@@ -80,6 +82,20 @@ def test_followers_outlive_their_leader(node_program, tmp_path):
             leader.start()
         with cluster.connect() as db:
             assert db.query("SELECT a FROM t") == [(0,), (1,), (2,)]
+
+
+def test_a_crash_says_where_it_was(node_program, tmp_path):
+    """And the storm forgives libraft's alone, not one with idem on the stack."""
+    with Cluster(tmp_path) as cluster:
+        node = cluster.followers()[0]
+        node.signal(signal.SIGSEGV)
+        assert node.process.wait(10) == -signal.SIGSEGV
+        where = node.log().rpartition("crashed in\n")[2].splitlines()[1:]
+        assert len(where) > 3 and not is_known_crash(where)
+    libc, raft, ours = (f"{f}(+0x1)[0x1]" for f in ("/l/libc.so.6", "/l/libraft.so.2", str(NODE)))
+    assert is_known_crash([libc, libc, raft, raft, libc])
+    assert not is_known_crash([libc, libc, raft, ours])
+    assert not is_known_crash([libc, raft, raft, libc])
 
 
 def test_a_lost_machine_is_replaced(node_program, tmp_path):
