@@ -33,7 +33,8 @@ static: build/libidem.a ## build/libidem.a, to be linked with SQLite and libcryp
 # One object with one symbol: nothing in it can clash with the names of a program.
 build/libidem.a: $(AMALGAM)/idem.c
 	@echo "  CC   $@"
-	$(Q)$(CC) $(CFLAGS) $(WARN) -DSQLITE_CORE -fPIC -I$(AMALGAM) -c -o build/libidem.o $<
+	$(Q)$(CC) $(CFLAGS) $(WARN) -DSQLITE_CORE -fPIC -ffile-prefix-map=$(CURDIR)=. -I$(AMALGAM) \
+	  -c -o build/libidem.o $<
 	$(Q)rm -f $@ && $(AR) rcsD $@ build/libidem.o
 
 # SQLite's own amalgamation and shell, as they travel in an npm package.

@@ -103,7 +103,7 @@ def unpacked(tmp_path_factory):
     output("tar", "xzf", archive, "-C", folder)
     folder = folder / f"idem-{VERSION}"
     env = {**os.environ, "GIT_DIR": "/nowhere"}
-    make("-j2", "idem.so", cwd=folder, env=env)
+    make("-j2", "idem.so", "static", cwd=folder, env=env)
     make("dist", cwd=folder, env={**env, "SOURCE_DATE_EPOCH": epoch(archive)})
     assert (folder / "build" / archive.name).read_bytes() == first, "another archive from itself"
     return folder
@@ -118,8 +118,9 @@ def epoch(archive):
 
 
 def test_the_same_bytes_from_another_folder(unpacked):
-    make("idem.so")
-    assert (unpacked / "idem.so").read_bytes() == (ROOT / "idem.so").read_bytes()
+    make("idem.so", "static")
+    for name in ("idem.so", "build/libidem.a", "build/amalgamation/idem.c"):
+        assert (unpacked / name).read_bytes() == (ROOT / name).read_bytes(), name
 
 
 def test_shared_libcrypto(unpacked):
