@@ -109,29 +109,17 @@ static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv, sqlit
   return idemConnRunBody(pConn); /* nothing, but in a statement of conn.c */
 }
 
+/* Without xCreate: eponymous only. */
 const sqlite3_module idemCallModule = {
-    /* iVersion      */ 0,
-    /* xCreate       */ 0, /* eponymous only */
-    /* xConnect      */ callConnect,
-    /* xBestIndex    */ callBestIndex,
-    /* xDisconnect   */ idemVtabDisconnect,
-    /* xDestroy      */ 0,
-    /* xOpen         */ callOpen,
-    /* xClose        */ callClose,
-    /* xFilter       */ callFilter,
-    /* xNext         */ callNext,
-    /* xEof          */ callEof,
-    /* xColumn       */ callColumn,
-    /* xRowid        */ callRowid,
-    /* xUpdate       */ callUpdate,
-    /* xBegin        */ 0,
-    /* xSync         */ 0,
-    /* xCommit       */ 0,
-    /* xRollback     */ 0,
-    /* xFindFunction */ 0,
-    /* xRename       */ 0,
-    /* xSavepoint    */ 0,
-    /* xRelease      */ 0,
-    /* xRollbackTo   */ 0,
-    /* xShadowName   */ 0,
+    .xConnect = callConnect,
+    .xBestIndex = callBestIndex,
+    .xDisconnect = idemVtabDisconnect,
+    .xOpen = callOpen,
+    .xClose = callClose,
+    .xFilter = callFilter,
+    .xNext = callNext,
+    .xEof = callEof,
+    .xColumn = callColumn,
+    .xRowid = callRowid,
+    .xUpdate = callUpdate,
 };

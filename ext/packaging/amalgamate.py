@@ -33,7 +33,6 @@ PREAMBLE = """\
 #define IDEM_MAIN
 #ifdef __GNUC__
 #pragma GCC diagnostic ignored "-Wunused-function" /* what tests of single files call */
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* methods of newer SQLites */
 #endif
 """
 

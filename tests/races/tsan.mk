@@ -25,7 +25,7 @@ build/tsan/sqlite3.o: build/tsan/sqlite3.c
 	$(CC) $(TSAN_FLAGS) -w -c -o $@ $<
 
 build/tsan/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c build/tsan/sqlite3.c
-	$(CC) $(TSAN_FLAGS) $(WARN) -Wno-missing-field-initializers -Ibuild/tsan $(DEFS) -fPIC -fvisibility=hidden -shared \
+	$(CC) $(TSAN_FLAGS) $(WARN) -Ibuild/tsan $(DEFS) -fPIC -fvisibility=hidden -shared \
 	  -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,nodelete -o $@ $(SRC) build/sql_text.c $(LIBCRYPTO)
 
 build/tsan/threads: tests/c/threads.c tests/c/check.h build/tsan/sqlite3.o

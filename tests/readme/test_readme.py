@@ -42,7 +42,8 @@ def test_every_python_block_says_what_it_says(i, tmp_path):
 
 
 def test_every_linked_file_is_there():
-    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
+    targets = re.findall(r"\]\(([^)#]+)|<img src=\"([^\"]+)", TEXT)
+    for target in filter(lambda t: not t.startswith("https:"), (a or b for a, b in targets)):
         assert (ROOT / target).exists(), target
 
 
