@@ -9,7 +9,7 @@
 ** runs on the disk of disk.h with a journal mode (WAL, DELETE) and a level of synchronous (EXTRA,
 ** FULL, NORMAL), on each of two devices. A first run writes down the state after each step: S0, S1,
 ** S2 ... (every row of every table; the clock stands still and tokens are chosen). A second run is
-** cut before every STRIDE-th write, truncation, sync, creation and deletion (from FIRST on, else 0),
+** cut before every STRIDE-th write, truncation, sync, creation and deletion (from FIRST on, or 0),
 ** in each way of diskCut().
 **
 ** WHAT IS CHECKED after each cut, while steps 1 to i have been acknowledged and i + 1 is running:
