@@ -5,8 +5,8 @@
 **
 ** All draw tickets from one counter; the claims of a key have adjacent tickets, so that they meet.
 ** A winner releases the key (one in four) or completes it. After each request a thread pauses for
-** PAUSE microseconds, as one that has something else to do; 0 is the worst case. Each thread has its
-** own connection; with "shared" the threads of a process have one connection, which SQLite
+** PAUSE microseconds, as one that has something else to do; 0 is the worst case. Each thread has
+** its own connection; with "shared" the threads of a process have one connection, which SQLite
 ** serialises. Then only autocommit calls are made, since a transaction would be everybody's.
 **
 ** Checked: each attempt of each key has exactly one winner, attempts are counted without a gap, the
