@@ -26,7 +26,8 @@ build/tsan/sqlite3.o: build/tsan/sqlite3.c
 
 build/tsan/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c build/tsan/sqlite3.c
 	$(CC) $(TSAN_FLAGS) $(WARN) -Ibuild/tsan $(DEFS) \
-	  -fPIC -fvisibility=hidden -shared -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,nodelete -o $@ $(SRC) build/sql_text.c $(LIBCRYPTO)
+	  -fPIC -fvisibility=hidden -shared -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,nodelete \
+	  -o $@ $(SRC) build/sql_text.c $(LIBCRYPTO)
 
 build/tsan/threads: tests/c/threads.c tests/c/check.h build/tsan/sqlite3.o
 	$(CC) $(TSAN_FLAGS) -D_GNU_SOURCE -Ibuild/tsan -o $@ $< build/tsan/sqlite3.o -ldl -lpthread -lm
