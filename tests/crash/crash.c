@@ -239,8 +239,7 @@ static void close_(World *w) {
 
 /* --- steps ---------------------------------------------------------------------------------- */
 
-static int claim(sqlite3 *db, const struct Step *p, const Params *pParams, char *zOutcome, int n) {
-  (void)p;
+static int claim(sqlite3 *db, const Params *pParams, char *zOutcome, int n) {
   return run(db,
              "INSERT INTO idem_call DEFAULT VALUES"
              " RETURNING idem_claim('t',:key,'fp',:operation,:token) ->> 'outcome'",
@@ -256,7 +255,7 @@ static int handle(sqlite3 *db, const struct Step *pStep) {
   give(&params, "token", pStep->zToken);
   give(&params, "operation", pStep->zOp);
   int rc = run(db, "BEGIN IMMEDIATE", &params, 0, 0);
-  if (rc == SQLITE_OK) rc = claim(db, pStep, &params, zOutcome, sizeof(zOutcome));
+  if (rc == SQLITE_OK) rc = claim(db, &params, zOutcome, sizeof(zOutcome));
   if (rc == SQLITE_OK && strcmp(zOutcome, "claimed") == 0) {
     rc = run(db, pStep->zSql, &params, 0, 0);
     if (rc == SQLITE_OK && strcmp(zMistake, "apart") == 0) {
@@ -349,7 +348,7 @@ static int perform(World *w, const struct Step *pStep) {
   switch (pStep->eKind) {
   case CLAIM: {
     Params p = {{"key", "operation", "token"}, {pStep->zKey, pStep->zOp, pStep->zToken}, 3};
-    rc = claim(db, pStep, &p, zOutcome, sizeof(zOutcome));
+    rc = claim(db, &p, zOutcome, sizeof(zOutcome));
     check(rc || strcmp(zOutcome, "claimed") == 0, "the claim is told '%s'", zOutcome);
     break;
   }
