@@ -17,6 +17,7 @@ HERE = ROOT / "tests" / "drivers"
 OUT = ROOT / "build" / "drivers"
 PYTHON = "/usr/bin/python3"
 ENV = {**os.environ, "LC_ALL": "C.UTF-8", "NODE_PATH": str(OUT / "npm" / "node_modules"),
+       "PATH": f"{OUT}/npm/bin:{os.environ['PATH']}",
        "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": str(OUT / "go" / "cache"),
        "GOFLAGS": "-tags=libsqlite3", "DENO_DIR": str(OUT / "deno"), "DENO_NO_UPDATE_CHECK": "1"}
 GO_PACKAGE = "golang-github-mattn-go-sqlite3-dev"

@@ -5,7 +5,7 @@ DRIVER_DEPS := $(TEST_DEPS) python3-apsw python3-django ruby ruby-sqlite3 php-cl
 
 .PHONY: driver-deps test-drivers
 driver-deps:
-	@command -v npm >/dev/null || tests/deps.sh nodejs npm libnode-dev
+	@command -v npm >/dev/null || tests/deps.sh nodejs npm
 	@command -v javac >/dev/null || tests/deps.sh default-jdk-headless
 	@command -v cargo >/dev/null || tests/deps.sh cargo
 	@tests/deps.sh $(DRIVER_DEPS)
@@ -15,4 +15,4 @@ driver-deps:
 test-drivers: driver-deps ## one scenario in the SQLite drivers of every language (about 4 minutes)
 	@$(MAKE) --no-print-directory idem.so
 	IDEM_DRIVERS=1 $(PYTEST) -rs tests/drivers tests/readme/test_examples.py
-	@column -t -s "	" build/drivers/proven.tsv
+	@expand -t 18,44,52 build/drivers/proven.tsv

