@@ -165,6 +165,22 @@ static int haveStore(IdemCall *pCall) {
   return probe.rc == SQLITE_OK && idemConnVerified(pCall->pConn);
 }
 
+/* A temp table or view that bears a name of the store would take the triggers and indexes that are
+** meant for it, and nothing would fail. */
+static void refuseTemp(IdemCall *pCall) {
+  static const char zSql[] = "SELECT 'temp.'||name FROM temp.sqlite_schema"
+                             " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS ")";
+  sqlite3_stmt *pStmt = 0;
+  int rc = sqlite3_prepare_v2(pCall->db, zSql, -1, &pStmt, 0);
+  if (rc == SQLITE_OK && sqlite3_step(pStmt) == SQLITE_ROW) {
+    const char *zName = (const char *)sqlite3_column_text(pStmt, 0);
+    idemFail(pCall, IDEM_E_FOREIGN, zName ? zName : "(in temp)");
+  }
+  if (rc == SQLITE_OK) rc = sqlite3_reset(pStmt);
+  idemFailDb(pCall, rc);
+  sqlite3_finalize(pStmt);
+}
+
 /* Runs sql/store.sql, below a statement that undoes it if it fails. (A savepoint would want memory,
 ** and the authorizer's consent, to be rolled back; and below a write statement there is none.) */
 static void createStore(IdemCall *pCall, void *pUnused) {
@@ -174,9 +190,12 @@ static void createStore(IdemCall *pCall, void *pUnused) {
 
 int idemSchemaInit(IdemCall *pCall) {
   idemConnSetVerified(pCall->pConn, 0, NO_COOKIE);
+  /* After a failure it is looked for as well, whatever failed: what a statement created and its
+  ** rollback took back stands in SQLite's memory until a statement meets the old cookie. */
   for (int i = 0; i < 3 && !haveStore(pCall) && pCall->rc == SQLITE_OK; i++) {
     IdemCall unit;
     idemConnDemandWrite(pCall);
+    refuseTemp(pCall);
     if (pCall->rc != SQLITE_OK) break;
     idemCallBegin(&unit, pCall->pConn, pCall->zFunc);
     idemConnRunWhole(&unit, createStore, 0);

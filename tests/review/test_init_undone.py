@@ -1,0 +1,73 @@
+"""idem_init() that fails leaves nothing behind: no object, no wrong picture of the schema.
+
+What was wrong:
+- a temp table or view that bore a name of the store took the store's triggers and indexes: main was left with half a
+  store, committed, and never got the rest.
+"""
+import sqlite3
+
+import pytest
+
+from conftest import claim, connect, one
+
+TEMP_OBJECTS = {
+    "idem_policy": "operation",
+    "idem_store": "id, state, due_at, audit_event",
+    "idem_inbox": "expires_at",
+    "idem_audit": "id",
+    "idem_audit_entry": "at, event, scope, key, operation, attempt, detail",
+}
+
+
+def names(db, schema):
+    return {name for name, in db.execute(f"SELECT name FROM {schema}.sqlite_schema").fetchall()}
+
+
+@pytest.mark.parametrize("outer", ["SELECT idem_init()", "INSERT INTO idem_call SELECT idem_init()"])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("table", TEMP_OBJECTS)
+def test_a_temp_object_of_the_same_name(path, table, begin, outer):
+    db = connect(path, init=False)
+    if table == "idem_audit_entry":
+        db.execute(f"CREATE TEMP VIEW {table}({TEMP_OBJECTS[table]}) AS SELECT 1, 2, 3, 4, 5, 6, 7")
+    else:
+        db.execute(f"CREATE TEMP TABLE {table}({TEMP_OBJECTS[table]})")
+    before = names(db, "temp")
+    if begin:
+        db.execute(begin)
+        db.execute("CREATE TABLE mine(a)")
+    with pytest.raises(sqlite3.OperationalError, match=rf"temp\.{table} is not as idem created it"):
+        db.execute(outer).fetchall()
+    if begin:
+        db.execute("INSERT INTO mine VALUES(1)")
+        db.execute("COMMIT")
+    assert names(db, "main") == ({"mine"} if begin else set())
+    assert names(db, "temp") == before
+    db.execute(f"DROP {'VIEW' if table == 'idem_audit_entry' else 'TABLE'} temp.{table}")
+    assert one(db, "SELECT idem_init()") == 1
+    assert claim(db, "k")["outcome"] == "claimed"
+    assert one(db, "PRAGMA integrity_check") == "ok"
+    db.close()
+
+
+@pytest.mark.parametrize("tables", range(22, 28))
+def test_what_was_undone_is_forgotten(path, tables):
+    """SQLite undoes the tables, but not its memory of them, until it meets another schema cookie. If other
+    connections bring the cookie to where it would have been, it would read their tables as the store's."""
+    db, other = connect(path, init=False), connect(path, init=False)
+    db.set_authorizer(lambda action, name, *rest: sqlite3.SQLITE_DENY
+                      if action == sqlite3.SQLITE_INSERT and name == "idem_policy" else sqlite3.SQLITE_OK)
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+        one(db, "SELECT idem_init()")
+    db.execute("COMMIT")
+    db.set_authorizer(None)
+    other.execute("BEGIN")
+    for i in range(tables):
+        other.execute(f"CREATE TABLE t{i}(a)")
+    other.execute("COMMIT")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        db.execute("SELECT * FROM idem_meta").fetchall()
+    assert one(db, f"SELECT count(*) FROM t{tables - 1}") == 0
+    other.close()
+    db.close()
