@@ -223,19 +223,21 @@ static int acceptRow(RecordsCursor *p) {
   return 1;
 }
 
-/* Steps to the next row that is to be shown; ends the listing if there is none. */
-static void nextRow(IdemCall *pCall, RecordsCursor *p) {
+/* Steps to the next row that is to be shown; ends the listing if there is none. False if the schema
+** has changed since the listing was prepared: then nothing was read. */
+static int nextRow(IdemCall *pCall, RecordsCursor *p) {
   while (pCall->rc == SQLITE_OK) {
     int bRow = idemConnStep(pCall, p->pStmt);
     if (bRow < 0) {
       p->pStmt = 0;
-      return;
+      return 0;
     }
     if (!bRow || pCall->rc != SQLITE_OK) break;
     idemStoreScanRow(pCall, p->pStmt, &p->record, &p->policy, &p->scope, &p->key);
-    if (pCall->rc == SQLITE_OK && acceptRow(p)) return;
+    if (pCall->rc == SQLITE_OK && acceptRow(p)) return 1;
   }
   endListing(p);
+  return 1;
 }
 
 static int64_t clampAdd(double r, int bLow) {
@@ -333,14 +335,12 @@ static int recordsFilter(sqlite3_vtab_cursor *pCursor, int idxNum, const char *i
   begin(&call, pCursor->pVtab);
   p->now = idemConnNow(call.pConn);
   planScan(p, idxNum, argv, &scan);
-  /* The schema may change between the look at it and the first step: then it is no longer verified,
-  ** and the listing begins again. */
+  /* The schema may change between the look at it and the first step: then the listing begins again.
+  */
   for (int nTry = 0; call.rc == SQLITE_OK; nTry++) {
     if (nTry >= 50) idemFail(&call, IDEM_E_RACES, nTry);
     p->pStmt = idemStoreScan(&call, &scan);
-    if (!p->pStmt) break;
-    nextRow(&call, p);
-    if (p->pStmt || idemConnVerified(call.pConn)) break;
+    if (!p->pStmt || nextRow(&call, p)) break;
   }
   return idemVtabResult(&call, pCursor->pVtab);
 }
@@ -348,7 +348,9 @@ static int recordsFilter(sqlite3_vtab_cursor *pCursor, int idxNum, const char *i
 static int recordsNext(sqlite3_vtab_cursor *pCursor) {
   IdemCall call;
   begin(&call, pCursor->pVtab);
-  nextRow(&call, (RecordsCursor *)pCursor);
+  if (!nextRow(&call, (RecordsCursor *)pCursor)) {
+    idemFail(&call, IDEM_E_RACES, 1); /* cannot be: a running statement keeps its schema */
+  }
   return idemVtabResult(&call, pCursor->pVtab);
 }
 

@@ -1,8 +1,11 @@
-"""idem_init() that fails leaves nothing behind: no object, no wrong picture of the schema.
+"""idem_init() that fails leaves nothing behind: no object, no wrong picture of the schema, no
+listing that fails.
 
 What was wrong:
-- a temp table or view that bore a name of the store took the store's triggers and indexes: main was left with half a
-  store, committed, and never got the rest.
+- a temp table or view that bore a name of the store took the store's triggers and indexes: main was
+  left with half a store, committed, and never got the rest;
+- after an idem_init() that could not look at the schema (a lock, an interrupt), every listing
+  without a row failed: "lost 50 races in a row".
 """
 import sqlite3
 
@@ -23,7 +26,8 @@ def names(db, schema):
     return {name for name, in db.execute(f"SELECT name FROM {schema}.sqlite_schema").fetchall()}
 
 
-@pytest.mark.parametrize("outer", ["SELECT idem_init()", "INSERT INTO idem_call SELECT idem_init()"])
+@pytest.mark.parametrize("outer", ["SELECT idem_init()",
+                                   "INSERT INTO idem_call SELECT idem_init()"])
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("table", TEMP_OBJECTS)
 def test_a_temp_object_of_the_same_name(path, table, begin, outer):
@@ -52,11 +56,13 @@ def test_a_temp_object_of_the_same_name(path, table, begin, outer):
 
 @pytest.mark.parametrize("tables", range(22, 28))
 def test_what_was_undone_is_forgotten(path, tables):
-    """SQLite undoes the tables, but not its memory of them, until it meets another schema cookie. If other
-    connections bring the cookie to where it would have been, it would read their tables as the store's."""
+    """SQLite undoes the tables, but not its memory of them, until it meets another schema cookie.
+    If other connections bring the cookie to where it would have been, it reads their tables as the
+    store's."""
     db, other = connect(path, init=False), connect(path, init=False)
-    db.set_authorizer(lambda action, name, *rest: sqlite3.SQLITE_DENY
-                      if action == sqlite3.SQLITE_INSERT and name == "idem_policy" else sqlite3.SQLITE_OK)
+    deny = (sqlite3.SQLITE_INSERT, "idem_policy")
+    db.set_authorizer(lambda action, name, *rest: sqlite3.SQLITE_DENY if (action, name) == deny
+                      else sqlite3.SQLITE_OK)
     db.execute("BEGIN")
     with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
         one(db, "SELECT idem_init()")
@@ -69,5 +75,27 @@ def test_what_was_undone_is_forgotten(path, tables):
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         db.execute("SELECT * FROM idem_meta").fetchall()
     assert one(db, f"SELECT count(*) FROM t{tables - 1}") == 0
+    other.close()
+    db.close()
+
+
+LISTINGS = ["SELECT key FROM idem_records",
+            "SELECT key FROM idem_records WHERE scope = 't' AND key = 'none'",
+            "SELECT key FROM idem_records WHERE scope = 'nobody'",
+            "SELECT key FROM idem_records WHERE rowid = 9",
+            "SELECT key FROM idem_records WHERE state = 'released'"]
+
+
+def test_listings_after_an_init_that_could_not_look(path):
+    db, other = connect(path, timeout=0), connect(path, timeout=0)
+    for sql in LISTINGS:
+        assert db.execute(sql).fetchall() == []
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        one(db, "SELECT idem_init()")
+    other.execute("COMMIT")
+    for sql in LISTINGS:
+        assert db.execute(sql).fetchall() == []
+    assert one(other, "SELECT idem_init()") == 1
     other.close()
     db.close()
