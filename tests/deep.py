@@ -128,7 +128,7 @@ def main(words):
             print(f"deep: {name}: no time left for it", flush=True)
         elif not run(name, command, share):
             failed.append(name)
-    print(f"deep: {len(chosen)} parts,", f"FAILED: {' '.join(failed)}" if failed else "nothing failed")
+    print(f"deep: {len(chosen)} parts,", f"FAILED: {' '.join(failed)}" if failed else "all fine")
     return 1 if failed else 0
 
 
