@@ -230,6 +230,9 @@ def test_invalid_utf8_comes_back_as_it_is(image, path):
     plant(image, path, "UPDATE idem_store SET response = CAST(x'22ff5c00' AS TEXT), headers = CAST(x'fe' AS TEXT) "
                        "WHERE key = 'done'")
     db = connect(path, init=False)
+    if one(db, "PRAGMA encoding") != "UTF-8":
+        db.close()
+        pytest.skip("SQLite repairs what it converts to UTF-8")
     db.text_factory = bytes
     text = one(db, "SELECT idem_claim('t','done','fp')")
     assert b'"response_base64":"Iv9cAA=="' in text and b'"headers_base64":"/g=="' in text
