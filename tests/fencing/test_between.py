@@ -4,6 +4,7 @@ A call loads a record, decides, and writes if the record is still what was loade
 exactly between, on a connection of its own. What the call then says and leaves must be what it says
 and leaves on a second database where the rival acted first and the call came after it.
 """
+import json
 import sqlite3
 
 import pytest
@@ -241,5 +242,42 @@ def test_an_audited_claim_is_told_by_its_own_row(tmp_path):
     told = claims(B)(me, "k")[0][0]
     me.set_trace_callback(None)
     assert met and '"in_progress"' in told
+    me.close()
+    other.close()
+
+
+def told(db, run, key="k"):
+    """The outcome of a claim, or the error."""
+    answer = steps(db, key, [run])[0]
+    return answer if isinstance(answer, str) else json.loads(answer[0][0])["outcome"]
+
+
+def test_a_token_that_an_operator_took(tmp_path):
+    """It neither finishes nor claims, before and after the next attempt."""
+    me, other = open_two(tmp_path / "db")
+    steps(me, "k", [claims(A), says("suspend", A), retries])
+    assert "lost" in told(me, says("complete", A, "a")) and "used" in told(me, claims(A))
+    assert told(me, claims(B)) == "claimed"
+    assert "lost" in told(me, says("complete", A, "a")) and told(me, claims(A)) == "in_progress"
+    steps(me, "k", [says("release", B)])
+    assert "used" in told(me, claims(A)) and "used" in told(me, claims(B))
+    me.close()
+    other.close()
+
+
+def test_a_grant_is_for_one_life(tmp_path):
+    """An operator's retry grants max_attempts anew; the next life has them all, and every token."""
+    me, other = open_two(tmp_path / "db")
+    changes("max_attempts", 1)(me, "k")
+    steps(me, "k", [claims(A), says("release", A)])
+    assert told(me, claims(B)) == "exhausted"
+    steps(me, "k", [retries])
+    assert told(me, claims(B)) == "claimed"
+    steps(me, "k", [says("complete", B, "b"), at(RETENTION + TOMBSTONE)])
+    assert told(me, claims(A)) == "claimed"
+    steps(me, "k", [says("release", A)])
+    assert told(me, claims(C)) == "exhausted"
+    row = me.execute("SELECT attempt, granted, spent FROM main.idem_store").fetchall()
+    assert row == [(1, 0, None)]
     me.close()
     other.close()
