@@ -849,8 +849,8 @@ int idemStoreKeyOf(IdemCall *pCall, int64_t id, IdemValue *pScope, IdemValue *pK
   if (bRow && pCall->rc == SQLITE_OK) {
     char *z = *paCopy = sqlite3_malloc64((sqlite3_uint64)pScope->n + (sqlite3_uint64)pKey->n + 1);
     if (z) {
-      memcpy(z, pScope->p, (size_t)pScope->n);
-      memcpy(z + pScope->n, pKey->p, (size_t)pKey->n);
+      if (pScope->n) memcpy(z, pScope->p, (size_t)pScope->n);
+      if (pKey->n) memcpy(z + pScope->n, pKey->p, (size_t)pKey->n);
       pScope->p = z;
       pKey->p = z + pScope->n;
     } else {
