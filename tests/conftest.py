@@ -31,6 +31,14 @@ def shape(db):
         db.execute(f"PRAGMA {pragma}")
 
 
+def compiled_with(option):
+    return (option,) in sqlite3.connect(":memory:").execute("PRAGMA compile_options").fetchall()
+
+
+needs_authorizer = pytest.mark.skipif(compiled_with("OMIT_AUTHORIZATION"),
+                                      reason="this SQLite was compiled without authorizers")
+
+
 def pytest_addoption(parser):
     parser.addoption("--first", type=int, default=0, help="begin at this test (modulo their count)")
 

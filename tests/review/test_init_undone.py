@@ -11,7 +11,7 @@ import sqlite3
 
 import pytest
 
-from conftest import claim, connect, one
+from conftest import claim, connect, one, needs_authorizer
 
 TEMP_OBJECTS = {
     "idem_policy": "operation",
@@ -55,6 +55,7 @@ def test_a_temp_object_of_the_same_name(path, table, begin, outer):
 
 
 @pytest.mark.parametrize("tables", range(22, 28))
+@needs_authorizer
 def test_what_was_undone_is_forgotten(path, tables):
     """SQLite undoes the tables, but not its memory of them, until it meets another schema cookie.
     If other connections bring the cookie to where it would have been, it reads their tables as the

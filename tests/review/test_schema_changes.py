@@ -12,7 +12,7 @@ import sqlite3
 
 import pytest
 
-from conftest import claim, connect, one
+from conftest import claim, connect, one, needs_authorizer
 
 
 def without_table(path):
@@ -116,6 +116,7 @@ CALLS = ["SELECT idem_purge()", "SELECT idem_claim('t','k','fp')", "SELECT idem_
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("change", CHANGES)
+@needs_authorizer
 def test_after_a_change_of_the_schema_statements_are_kept_again(store, change, call):
     db = connect(store, init=False)
     one(db, "SELECT idem_claim('t','k','fp')")

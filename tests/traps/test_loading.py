@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import DEEP, SO, claim, connect, one
+from conftest import DEEP, SO, claim, connect, one, needs_authorizer
 
 TOKEN = "token-0123456789"
 
@@ -184,6 +184,7 @@ def test_through_sql_inside_a_transaction(store):
     db.close()
 
 
+@needs_authorizer
 def test_authorizer_that_forbids_the_temp_table(store):
     db = raw(store)
     deny = {sqlite3.SQLITE_CREATE_VTABLE}
@@ -199,6 +200,7 @@ def test_authorizer_that_forbids_the_temp_table(store):
 
 
 @pytest.mark.parametrize("table", ["idem_store", "idem_policy"])
+@needs_authorizer
 def test_authorizer_that_forbids_the_store(store, table):
     db = raw(store)
     db.load_extension(SO)
@@ -215,6 +217,7 @@ def test_authorizer_that_forbids_the_store(store, table):
     db.close()
 
 
+@needs_authorizer
 def test_every_denial_of_an_authorizer_is_an_error_or_harmless(store):
     """Denies the n-th question of one call, n = 1, 2, 3 ...: an error or the right answer, never a
     half-done claim; afterwards the connection works."""
@@ -246,6 +249,7 @@ def test_every_denial_of_an_authorizer_is_an_error_or_harmless(store):
             return
 
 
+@needs_authorizer
 def test_every_denial_while_the_store_is_made(path):
     """The same while idem_init() runs: the store is there as a whole, or not at all."""
     whole = one(connect(":memory:"), "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'idem%'")
@@ -279,6 +283,7 @@ def test_every_denial_while_the_store_is_made(path):
             return
 
 
+@needs_authorizer
 def test_an_init_that_loses_the_race_keeps_the_winners_store(path):
     """Another connection makes the store after this one has seen an empty file, and before it writes.
 
