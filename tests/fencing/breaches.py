@@ -126,15 +126,8 @@ BREACHES = [
            '"attempt=attempt+1"',
            '"attempt=attempt"',
            "life"),
-    # Deciding from memory.
-    Breach('any token completes what is remembered', 'store.c',
-           '!idemSame(&token, &pReq->token)) return 0;',
-           '0) return 0;',
-           BETWEEN),
-    Breach('a claim that was not made is remembered', 'store.c',
-           'if (!p->bClaim || !idemSame',
-           'if (!idemSame',
-           BETWEEN),
+    # Not here: what is remembered (recallRecord). The verdict compares the token again and the write
+    # demands what was remembered, so a wrong memory costs a look and changes nothing.
     # Whose token it is (claim.c, finish.c).
     Breach("the caller's token is not taken", 'claim.c',
            'if (pReq->token.eType != SQLITE_NULL) {',
