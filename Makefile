@@ -97,7 +97,7 @@ test-sanitize: test-deps ## the core tests on a build with AddressSanitizer and 
 build/asan/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c
 	mkdir -p build/asan
 	$(CC) -O1 -g $(WARN) $(DEFS) -fPIC -fvisibility=hidden -fsanitize=address,undefined \
-	  -fno-sanitize-recover=undefined -shared -Wl,--exclude-libs,ALL -o $@ $(SRC) build/sql_text.c \
+	  -fno-sanitize-recover=undefined -shared -Wl,--exclude-libs,ALL -Wl,-z,nodelete -o $@ $(SRC) build/sql_text.c \
 	  $(LIBCRYPTO)
 
 test-fuzz: test-deps ## libFuzzer on the canonicaliser for SECONDS_FUZZ seconds
