@@ -126,8 +126,8 @@ BREACHES = [
            '"attempt=attempt+1"',
            '"attempt=attempt"',
            "life"),
-    # Not here: what is remembered (recallRecord). The verdict compares the token again and the write
-    # demands what was remembered, so a wrong memory costs a look and changes nothing.
+    # Not here: what is remembered (recallRecord). The verdict compares the token again and the
+    # write demands what was remembered, so a wrong memory costs a look and changes nothing.
     # Whose token it is (claim.c, finish.c).
     Breach("the caller's token is not taken", 'claim.c',
            'if (pReq->token.eType != SQLITE_NULL) {',
@@ -137,10 +137,6 @@ BREACHES = [
            'return bDone;',
            'return 1;',
            BETWEEN),
-    Breach('an error of the verdict is no error', 'finish.c',
-           'if (p->verdict.eError) return;',
-           ';',
-           "life"),
     Breach('a lost completion is told as done', 'finish.c',
            'p->bDone = p->verdict.eWrite == IDEM_WR_NONE ||',
            'p->bDone = 1 ||',
