@@ -57,8 +57,8 @@ struct IdemConn {
 ** under a name that begins like this. */
 static int isReplicated(sqlite3 *db) {
   sqlite3_vfs *pVfs = 0;
-  return sqlite3_file_control(db, "main", SQLITE_FCNTL_VFS_POINTER, &pVfs) == SQLITE_OK && pVfs &&
-         pVfs->zName && strncmp(pVfs->zName, "dqlite", 6) == 0;
+  sqlite3_file_control(db, "main", SQLITE_FCNTL_VFS_POINTER, &pVfs);
+  return pVfs && strncmp(pVfs->zName, "dqlite", 6) == 0;
 }
 
 int idemConnNew(sqlite3 *db, IdemConn **ppConn) {

@@ -4,12 +4,14 @@ Prints JSON. The input is built at a size and at four times that size. 'time': t
 of several calls, and how they ended; 'peak': the memory that the first call of the larger one adds.
 """
 import json
+import pathlib
 import random
 import re
 import sys
 import time
 
-from fp_kit import Refusal, call, connect
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # conftest
+from fp_kit import Refusal, call, connect  # noqa: E402
 
 
 def shuffled(count, name):

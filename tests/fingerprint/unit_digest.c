@@ -5,8 +5,11 @@
 #include "../../ext/digest.h"
 #include "../../ext/idem_int.h"
 
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int nCheck;
 
@@ -81,8 +84,69 @@ static void testBytes(void) {
   CHECK(strncmp(idemDigestVersion(), "OpenSSL ", 8) == 0);
 }
 
+/* libcrypto's memory: allocation number nLeft fails, if it is not 0. */
+static long nLeft;
+static int bFailed;
+
+static int failsNow(void) {
+  if (nLeft == 0 || --nLeft > 0) return 0;
+  bFailed = 1;
+  return 1;
+}
+static void *cryptoMalloc(size_t n, const char *zFile, int iLine) {
+  (void)zFile, (void)iLine;
+  return failsNow() ? NULL : malloc(n);
+}
+static void *cryptoRealloc(void *p, size_t n, const char *zFile, int iLine) {
+  (void)zFile, (void)iLine;
+  return failsNow() ? NULL : realloc(p, n);
+}
+static void cryptoFree(void *p, const char *zFile, int iLine) {
+  (void)zFile, (void)iLine;
+  free(p);
+}
+
+/* One life of an object with one allocation failing: every call is right or says that it is not. */
+static void liveWithout(long n) {
+  unsigned char a[IDEM_DIGEST_SIZE];
+  IdemDigest *p = NULL;
+  nLeft = n;
+  int rc = idemDigestNew(&p);
+  CHECK((rc == SQLITE_OK) == (p != NULL));
+  if (p) {
+    rc = idemDigestSha256(p, IDEM_FORM_NONE, "abc", 3, a);
+    CHECK(rc || hexIs(a, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+    rc = idemDigestHmac(p, "Jefe", 4, IDEM_FORM_NONE, "what do ya want for nothing?", 28, a);
+    CHECK(rc || hexIs(a, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"));
+  }
+  idemRandom(a, sizeof a);
+  nLeft = 0;
+  idemDigestFree(p);
+}
+
+/* Each in a process of its own, in which libcrypto has started (its own start is not always proof
+** against a failure). */
+static void testMemory(void) {
+  int bOver = 0, status;
+  for (long n = 1; !bOver; n++) {
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+      liveWithout(0);
+      liveWithout(n);
+      exit(bFailed ? 0 : 77);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    bOver = WEXITSTATUS(status) == 77;
+    CHECK(bOver || WEXITSTATUS(status) == 0);
+    CHECK(n < 10000);
+  }
+}
+
 int main(void) {
   IdemDigest *p = NULL;
+  CHECK(CRYPTO_set_mem_functions(cryptoMalloc, cryptoRealloc, cryptoFree) == 1);
+  testMemory();
   CHECK(idemDigestNew(&p) == SQLITE_OK && p != NULL);
   testSha256(p);
   testHmac(p);

@@ -29,7 +29,7 @@ EQUIVALENT = {
     ("if (n == pToken->n && idemEqual(z, pToken->p, (size_t)n)) return 1;",
      "if (n == pToken->n && idemEqual(z, pToken->p, (size_t)n)) return 2;"):
         "true is anything but 0",
-    ("while (pRec->spent.n && z < zEnd) {", "while (pRec->spent.n && z <= zEnd) {"):
+    ("while (z < zEnd) {", "while (z <= zEnd) {"):
         "one more turn with nothing left finds a token of no length, and there is none",
     ("pOut->retry_after_ms = left < pPol->lease_ms ? left : pPol->lease_ms;",
      "pOut->retry_after_ms = left <= pPol->lease_ms ? left : pPol->lease_ms;"):
