@@ -20,9 +20,9 @@
 **   what it frees of them. Nothing else here ever holds a secret, so nothing else needs wiping.
 **
 ** FAILURES
-**   What asks for no memory does not fail in a libcrypto that gave us the algorithm; its results are
-**   looked at all the same. Such lines are marked GCOVR_EXCL_BR_LINE: no test can take their other
-**   branch.
+**   What asks for no memory does not fail in a libcrypto that gave us the algorithm; its results
+**   are looked at all the same. Such lines are marked GCOVR_EXCL_BR_LINE: no test can take their
+**   other branch.
 **
 ** CONFIGURATION
 **   The very first call into the library forbids reading openssl.cnf: a host's configuration could
