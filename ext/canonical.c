@@ -162,6 +162,7 @@ static inline IdemCursor endChild(IdemCanon *p, IdemCursor c) {
 ** that of any other bracket when its parent's child began. */
 static inline IdemCursor openBracket(IdemCanon *p, IdemCursor c) {
   Frame *pFrame = p->pFrame + 1;
+  assert(c.pIn != NULL && c.pOut != NULL);
   if (p->nDepth == IDEM_DEPTH_MAX) return idemScanFail(&p->scan, IDEM_FAULT_DEPTH, c.pIn);
   pFrame->object.iText = textOffset(p, c.pOut);
   pFrame->object.iMember = p->order.nMember;

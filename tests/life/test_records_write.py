@@ -534,3 +534,17 @@ def test_pythons_default_mode_opens_its_transaction(path, db):
         end()
         assert (record(db, "k") is None) == (end == other.rollback)
     other.close()
+
+
+def test_a_longer_token_is_another_token(db):
+    """128 characters are the limit: what is longer is not cut to it."""
+    token = "t" * 128
+    claim(db, "k", token=token)
+    for longer in (token + "t", token + "\0", token * 2):
+        found = db.execute("SELECT count(*) FROM idem_records WHERE key = 'k' AND token = ?",
+                           (longer,)).fetchall()
+        assert found == [(0,)]
+        db.execute("UPDATE idem_records SET state = 'completed', response = 'x'"
+                   " WHERE scope = 't' AND key = 'k' AND token = ?", (longer,))
+        assert one(db, "SELECT changes()") == 0
+    assert record(db, "k")["state"] == "processing"
