@@ -128,6 +128,7 @@ def contenders(folder, postgres, redis, durability, with_node):
 
     found = {
         "idem": starter(native, "idem", sqlite("idem")),
+        "idem-64": starter(native, "idem-64", sqlite("idem-64")),
         "sqlite-hand": starter(native, "sqlite-hand", sqlite("hand")),
         "postgres-conflict": starter(native, "postgres-conflict", postgres.tcp),
         "postgres-unix": starter(native, "postgres-conflict", postgres.unix),

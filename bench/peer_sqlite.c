@@ -4,6 +4,10 @@
 ** The target is "EXTENSION,FILE". Durable is synchronous = FULL: a commit waits for the disk.
 ** Relaxed is NORMAL: it does not, and after a loss of power the last commits may be missing; the
 ** file stays sound.
+**
+**     idem          as SQLite comes: a checkpoint after 4 MB of log, waiting for the disk
+**     idem-64       a checkpoint after 64 MB
+**     sqlite-hand   by hand, as SQLite comes
 */
 #include "peer.h"
 #include "work.h"
@@ -20,6 +24,12 @@ static void *open(const char *zTarget, int bDurable) {
   snprintf(zExtension, sizeof(zExtension), "%.*s", (int)(zFile - zTarget), zTarget);
   WorkPlace place = {zFile + 1, bDurable ? "FULL" : "NORMAL", zExtension, 65536};
   workOpen(p, &place);
+  return p;
+}
+
+static void *openRare(const char *zTarget, int bDurable) {
+  Work *p = open(zTarget, bDurable);
+  workRun(p, "PRAGMA wal_autocheckpoint = 16384");
   return p;
 }
 
@@ -54,6 +64,7 @@ static void close(void *p) {
 
 const PeerKind aPeerSqlite[] = {
     {"idem", open, oneIdem, twoIdem, replayIdem, close},
+    {"idem-64", openRare, oneIdem, twoIdem, replayIdem, close},
     {"sqlite-hand", open, oneHand, twoHand, replayHand, close},
     {0},
 };

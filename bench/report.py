@@ -24,6 +24,7 @@ RESULTS = ROOT / "bench" / "results"
 # crash between claim and answer.
 PEERS = {
     "idem": ("idem, from C", "yes", "yes", "yes", "known: `unknown`, or a next attempt"),
+    "idem-64": ("idem, checkpoint every 64 MB", "yes", "yes", "yes", "known, as above"),
     "sqlite-hand": ("SQLite by hand, from C", "yes", "by hand", "by hand", "by hand"),
     "postgres-conflict": ("PostgreSQL, ON CONFLICT", "yes", "by hand", "by hand", "by hand"),
     "postgres-unix": ("the same by Unix socket", "yes", "by hand", "by hand", "by hand"),

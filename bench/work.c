@@ -3,6 +3,7 @@
 */
 #include "work.h"
 
+#include <malloc.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,6 +133,16 @@ sqlite3_int64 workInt(Work *p, const char *zSql) {
   sqlite3_int64 i = sqlite3_column_int64(pStmt, 0);
   sqlite3_finalize(pStmt);
   return i;
+}
+
+void workWarm(int nMiB) {
+  size_t n = (size_t)nMiB << 20;
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);    /* everything from the heap, */
+  mallopt(M_TRIM_THRESHOLD, 2000000000); /* which is never given back */
+  char *a = malloc(n);
+  if (!a) workDie("memory", "out of memory");
+  memset(a, 1, n);
+  free(a);
 }
 
 void workVersions(Work *p) {

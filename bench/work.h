@@ -110,6 +110,12 @@ void workTwo(Work *p, int eBy, int iKey);   /* the claim committed first, the re
 
 int workKnown(Work *p, int iKey);           /* 1 if idem has a record of this key */
 
+/*
+** Takes nMiB of memory from the system, for good. On a virtual machine the first touch of a page
+** can cost more than the operation that needed it, and says nothing about either side.
+*/
+void workWarm(int nMiB);
+
 /* Small words that the programs share. */
 void workDie(const char *zWhere, const char *zWhat);
 void workRun(Work *p, const char *zSql);
