@@ -32,7 +32,7 @@ EXTENSION = os.environ.get("IDEM_SO", str(ROOT / "idem.so"))
 CACHE_MIB = 1024  # of growth
 PACKAGES = ["@node-idempotency/core@1.0.11", "@node-idempotency/storage-adapter-redis@1.0.2",
             "@aws-lambda-powertools/idempotency@2.35.0", "@redis/client@6.3.1"]
-TURN, ROUNDS = 0.3, 5  # seconds of a peer's turn, and how many of them
+TURN, ROUNDS = 0.2, 9  # seconds of a peer's turn, and how many of them
 CROWDS = 1, 2, 8
 
 
