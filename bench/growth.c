@@ -11,7 +11,8 @@
 **
 ** "measure" opens the files of all sizes at once and takes turns between them, so that a machine
 ** that slows down slows all. WAL, synchronous = NORMAL, the usual checkpoints; what fits into the
-** page cache is read beforehand, the indexes last. It prints "growth KIND RECORDS WHAT US", separated by tabs, of
+** page cache is read beforehand, the indexes last. It prints "growth KIND RECORDS WHAT US",
+** separated by tabs, of
 **
 **     cycle    claim, business row, completion, in a transaction of their own
 **     pair     claim and completion, 500 in one transaction

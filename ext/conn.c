@@ -192,7 +192,8 @@ static int armGuard(IdemConn *pConn) {
 int64_t idemConnNow(IdemConn *pConn) {
   struct timespec ts;
   if (pConn->bClock) return pConn->iClock;
-  if (clock_gettime(CLOCK_REALTIME, &ts) != 0) return 0;
+  /* Fails for an unknown clock alone. */
+  if (clock_gettime(CLOCK_REALTIME, &ts) != 0) return 0; /* GCOVR_EXCL_BR_LINE */
   return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 

@@ -98,7 +98,8 @@ static int makeContexts(IdemDigest *p, EVP_MD *pSha256, EVP_MAC *pHmac) {
     EVP_MD_CTX *pStart = p->apStart[i] = EVP_MD_CTX_new();
     if (pStart == NULL) return SQLITE_NOMEM;
     if (!EVP_DigestInit_ex2(pStart, pSha256, NULL)) return SQLITE_ERROR;
-    if (!EVP_DigestUpdate(pStart, azPrefix[i], strlen(azPrefix[i])))
+    size_t nPrefix = strlen(azPrefix[i]);
+    if (!EVP_DigestUpdate(pStart, azPrefix[i], nPrefix))
       return SQLITE_ERROR; /* GCOVR_EXCL_BR_LINE */
   }
   p->pMac = EVP_MAC_CTX_new(pHmac);

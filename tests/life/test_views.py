@@ -155,3 +155,14 @@ def test_the_contract_tells_the_truth(db):
     assert claim(db, "k" * longest)["outcome"] == "claimed"
     with pytest.raises(sqlite3.Error):
         claim(db, "k" * (longest + 1))
+
+
+@pytest.mark.parametrize("bound", [1e300, 9.1e15, 1.5, -1.5, -9.1e15, -1e300, float("inf"), "x", None])
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+def test_a_time_range_may_have_any_bound(db, op, bound):
+    """The range that is read is never narrower than what is asked."""
+    won(db, "k")
+    until = one(db, "SELECT due_at FROM main.idem_store")
+    want = one(db, f"SELECT ? {op} ?", until, bound)
+    got = one(db, f"SELECT count(*) FROM idem_records WHERE lease_until {op} ?", bound)
+    assert got == (want or 0)
