@@ -342,7 +342,7 @@ def write_machine(folder, extension):
              db.execute("SELECT idem_version()").fetchone()[0], line_of("cc", "--version")]
     for program in "psql", "redis-server", "node":
         if shutil.which(program):
-            parts.append(line_of(program, "--version"))
+            parts.append(line_of(program, "--version").partition(" sha=")[0])
     (RAW / "machine.txt").write_text("; ".join(parts) + "\n", encoding="utf-8")
 
 
@@ -362,6 +362,7 @@ def write(parts):
     text = [machine, *text, "## Targets\n",
             markdown(["ratio", "measured", "wanted", ""], targets.rows)]
     table = "\n".join(part for part in text if part)
-    (RESULTS / "table.md").write_text("# Figures of one run\n\n" + table, encoding="utf-8")
+    title = "# Figures: the ratios of one part are of one run\n\n"
+    (RESULTS / "table.md").write_text(title + table, encoding="utf-8")
     print(table)
     subprocess.run(["gnuplot", ROOT / "bench" / "plots.gp"], check=True, cwd=RESULTS)
