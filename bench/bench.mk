@@ -1,9 +1,10 @@
 # The benchmarks. Everything they build and write goes to build/bench; figures worth keeping to
 # bench/results.
 
-# The JavaScript libraries want Node.js 20 with npm, which Debian 12 does not have: where they are not
-# there, those peers are left out, and the run says so.
-BENCH_DEPS := $(DEMO_DEPS) gnuplot-nox libhiredis-dev libjansson-dev libpq-dev postgresql redis-server
+# The JavaScript libraries want Node.js 20 with npm, which Debian 12 does not have: where they are
+# not there, those peers are left out, and the run says so.
+BENCH_DEPS := $(DEMO_DEPS) gnuplot-nox libhiredis-dev libjansson-dev libpq-dev postgresql \
+              redis-server
 # More for bench/bench.py: BENCH_OPTIONS="--folder /mnt/disk".
 BENCH_OPTIONS ?=
 BENCH_CC    = $(CC) -O2 -g -D_POSIX_C_SOURCE=200809L $(WARN)

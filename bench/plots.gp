@@ -25,7 +25,8 @@ do for [form in "png svg"] {
     set yrange [100:*]
     set datafile missing "-"
     set key outside top center horizontal
-    wide = "< awk -F, '$4==1 && $1!~/crowd|contender/ { if (!seen[$1]++) name[++n]=$1; v[$1,$2,$3]=$5 }".\
+    wide = "< awk -F, '$4==1 && $1!~/crowd|contender/ ".\
+           "{ if (!seen[$1]++) name[++n]=$1; v[$1,$2,$3]=$5 }".\
            " function show(i,d,w) { return (name[i],d,w) in v ? v[name[i],d,w] : \"-\" }".\
            " END { for (i=1; i<=n; i++) print name[i] \",\" show(i,\"durable\",\"one\") \",\" ".\
            "show(i,\"durable\",\"two\") \",\" show(i,\"relaxed\",\"one\") \",\" ".\
