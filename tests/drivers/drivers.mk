@@ -1,6 +1,6 @@
 # The same scenario in every language's SQLite driver. From Debian and npm alone.
 DRIVER_DEPS := $(TEST_DEPS) python3-apsw python3-django ruby ruby-sqlite3 php-cli php-sqlite3 \
-               libdbd-sqlite3-perl libsqlite3-tcl golang-go golang-github-mattn-go-sqlite3-dev \
+               libdbd-sqlite3-perl tcl libsqlite3-tcl golang-go golang-github-mattn-go-sqlite3-dev \
                libxerial-sqlite-jdbc-java g++ libsqlitecpp-dev
 
 .PHONY: driver-deps test-drivers
