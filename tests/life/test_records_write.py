@@ -548,3 +548,15 @@ def test_a_longer_token_is_another_token(db):
                    " WHERE scope = 't' AND key = 'k' AND token = ?", (longer,))
         assert one(db, "SELECT changes()") == 0
     assert record(db, "k")["state"] == "processing"
+
+
+def test_a_blob_is_no_token(db):
+    """As in SQL: a blob equals no text. A driver that binds bytes finds no row, and is not believed."""
+    claim(db, "k", token="token-of-its-own")
+    for rows in (db.execute("SELECT key FROM idem_records WHERE token = ?", (b"token-of-its-own",)),
+                 db.execute("UPDATE idem_records SET state = 'released' WHERE scope = 't'"
+                            " AND key = 'k' AND token = ?", (b"token-of-its-own",))):
+        assert rows.fetchall() == []
+    assert record(db, "k")["state"] == "processing"
+    assert db.execute("SELECT key FROM idem_records WHERE token = ?",
+                      ("token-of-its-own",)).fetchall() == [("k",)]
