@@ -302,8 +302,8 @@ static void planScan(RecordsCursor *p, int m, sqlite3_value **argv, IdemListing 
   p->bToken = (m & PLAN_TOKEN) != 0;
   p->token.eType = SQLITE_NULL;
   if (p->bToken) {
-    /* SQLite does not look at the rows again here: as in SQL, a blob equals no text. The type first:
-    ** reading a blob as text changes it. */
+    /* SQLite does not look at the rows again here: as in SQL, a blob equals no text. The type is
+    ** asked first: reading a blob as text changes it. */
     int bBlob = sqlite3_value_type(apVal[4]) == SQLITE_BLOB;
     textValue(apVal[4], &p->token);
     if (bBlob) p->token.eType = SQLITE_NULL;

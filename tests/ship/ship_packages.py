@@ -42,7 +42,9 @@ def node(tmp_path_factory):
 
 def run_node(folder, program, name="program.cjs", **env):
     (folder / name).write_text(textwrap.dedent(program))
-    return output("node", name, cwd=folder, env=alone(folder, NODE_PATH=str(DRIVERS), **env))
+    # The Node.js that the addons were compiled for: see tests/drivers/js/install.sh.
+    return output(DRIVERS.parent / "bin" / "node", name, cwd=folder,
+                  env=alone(folder, NODE_PATH=str(DRIVERS), **env))
 
 
 def test_npm_holds_what_it_should(node):
