@@ -2,7 +2,7 @@
 # Writes the source archive: dist.sh NAME FOLDER -> FOLDER/NAME.tar.gz
 #
 # In a git checkout it holds the tracked files as they are; anywhere else (an unpacked archive) all
-# files but what was built. Sorted names, root's, one time for all: SOURCE_DATE_EPOCH, or else the
+# files and links but what was built. Sorted names, root's, one time for all: SOURCE_DATE_EPOCH, or else the
 # last commit's, or else the newest file's. So the same files give the same bytes.
 set -eu
 name=$1
@@ -18,7 +18,7 @@ if [ -e .git ]; then
     echo "dist: there are uncommitted changes, and the archive holds them" >&2
 else
   find . \( -name build -o -name __pycache__ -o -name .hypothesis -o -name node_modules \) -prune \
-    -o -type f ! -name '*.so' -print0 | sed -z 's|^\./||' > "$list"
+    -o \( -type f -o -type l \) ! -name '*.so' -print0 | sed -z 's|^\./||' > "$list"
   newest=$(find . -type f ! -path './build/*' -printf '%T@\n' | sort -n | tail -1)
   epoch=${SOURCE_DATE_EPOCH:-${newest%.*}}
 fi
