@@ -145,8 +145,11 @@ def damage_schema(path, dice):
     before = schema(db)
     for _ in range(dice.choice([1, 1, 2, 3])):
         table, other = dice.choice(TABLES), dice.choice(TABLES + VIEWS + VIRTUAL)
-        ours = db.execute("SELECT type, name FROM sqlite_schema WHERE name LIKE 'idem%' "
-                          "AND sql NOTNULL").fetchall()
+        try:
+            ours = db.execute("SELECT type, name FROM sqlite_schema WHERE name LIKE 'idem%' "
+                              "AND sql NOTNULL").fetchall()
+        except sqlite3.DatabaseError:             # the schema cannot be read any more: damaged enough
+            break
         kind, name = dice.choice(ours or [("table", "loot")])
         column = dice.choice([r[1] for r in db.execute(f"PRAGMA table_info({table})")] or ["a"])
         when = dice.choice(["BEFORE", "AFTER"]) + " " + dice.choice(["INSERT", "UPDATE", "DELETE"])

@@ -259,10 +259,17 @@ static int isClaimed(sqlite3_value *pOutcome) {
   return z && (strcmp(z, "claimed") == 0 || strstr(z, "\"outcome\":\"claimed\"") != 0);
 }
 
+/* True for a text that begins with U+FEFF: in a UTF-16 database SQLite drops it on some ways, as a
+** byte order mark, and keeps it on others. */
+static int hasMark(sqlite3_value *p) {
+  const char *z = p ? (const char *)sqlite3_value_text(p) : 0;
+  return z && strncmp(z, "\xef\xbb\xbf", 3) == 0;
+}
+
 /* What a winner was promised: outcome, scope and key are the columns that were kept. */
 static void checkClaimed(sqlite3 *db, sqlite3_value **apKept) {
   sqlite3_stmt *pStmt = 0;
-  if (!isClaimed(apKept[0])) return;
+  if (!isClaimed(apKept[0]) || hasMark(apKept[1]) || hasMark(apKept[2])) return;
   CHECK(db, sqlite3_prepare_v2(db,
                                "SELECT state = 'processing' AND due_at > idem_clock()"
                                " FROM main.idem_store WHERE scope = ? AND key = ?",
