@@ -66,7 +66,7 @@ static const char zFixture[] =
     "BEGIN IMMEDIATE; SELECT idem_init();"
     "CREATE TABLE work(name TEXT PRIMARY KEY, n); INSERT INTO work VALUES('new',1);"
     "INSERT INTO idem_policy(operation, audit) VALUES('audited', 'all');"
-    "INSERT INTO idem_policy(operation, wait_ms) VALUES('patient', 60000);"
+    "INSERT INTO idem_policy(operation, wait_ms) VALUES('patient', 300);"
     "SELECT idem_clock(1000000);"
     "SELECT idem_claim('t','waits','fp','patient');"
     "SELECT idem_claim('t','live','fp','','token-live-00000000');"
