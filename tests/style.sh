@@ -2,7 +2,7 @@
 # Lines over 100 columns and functions over 70 lines in ext/ and bench/.
 cd "$(dirname "$0")/.." || exit 1
 status=0
-for f in ext/*.c ext/*.h bench/*.c; do
+for f in ext/*.c ext/*.h ext/*/*.c bench/*.[ch]; do
   awk -v f="$f" '
     length($0) > 100 { print f ":" FNR ": " length($0) " columns, the limit is 100"; bad = 1 }
     /^[a-zA-Z].*\) \{$/ || /^[a-zA-Z].*[,(]$/ { if (!start) start = FNR }

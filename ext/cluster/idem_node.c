@@ -122,9 +122,9 @@ static int parse(const char *zAddress, struct sockaddr_in *pSin) {
 
 /*
 ** Connects to a node; dqlite calls it too, for every connection from this node to another. There it
-** differs from dqlite's own in three points. Messages are small and each is waited for: TCP_NODELAY.
-** A peer behind a broken link is given up after a second, not after two minutes, as connecting
-** occupies one of few threads. And a connection that broke unnoticed is noticed.
+** differs from dqlite's own in three points. Messages are small and each is waited for, hence
+** TCP_NODELAY. A peer behind a broken link is given up after a second, not after two minutes, as
+** connecting occupies one of few threads. And a connection that broke unnoticed is noticed.
 */
 static int dial(void *pUnused, const char *zAddress, int *pFd) {
   struct sockaddr_in sin;

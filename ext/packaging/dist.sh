@@ -2,7 +2,8 @@
 # Writes the source archive: dist.sh NAME FOLDER -> FOLDER/NAME.tar.gz
 #
 # In a git checkout it holds the tracked files as they are; anywhere else (an unpacked archive) all
-# files and links but what was built. Sorted names, root's, one time for all: SOURCE_DATE_EPOCH, or else the
+# files and links but what was built. Sorted names, root's, one time for all: SOURCE_DATE_EPOCH, or
+# else the
 # last commit's, or else the newest file's. So the same files give the same bytes.
 set -eu
 name=$1
