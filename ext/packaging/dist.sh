@@ -3,8 +3,7 @@
 #
 # In a git checkout it holds the tracked files as they are; anywhere else (an unpacked archive) all
 # files and links but what was built. Sorted names, root's, one time for all: SOURCE_DATE_EPOCH, or
-# else the
-# last commit's, or else the newest file's. So the same files give the same bytes.
+# else the last commit's, or else the newest file's. So the same files give the same bytes.
 set -eu
 name=$1
 out=$(cd "$2" && pwd)/$1.tar.gz
