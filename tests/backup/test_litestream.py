@@ -65,7 +65,8 @@ class Backup:
 
     def restore(self, name="restored.db"):
         path = self.folder / name
-        path.unlink(missing_ok=True)
+        for left in ("", "-wal", "-shm"):  # SQLite would take an old -wal for the new file's
+            (self.folder / (name + left)).unlink(missing_ok=True)
         done = subprocess.run(
             [LITESTREAM, "restore", "-o", path, f"file://{self.replica}"],
             capture_output=True,
