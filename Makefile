@@ -30,8 +30,8 @@ LDFLAGS_SO := -shared -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,re
 # Debian packages: to build, to show, to test.
 BUILD_DEPS := gcc libc6-dev libsqlite3-dev libssl-dev
 DEMO_DEPS  := $(BUILD_DEPS) sqlite3 python3
-TEST_DEPS  := $(DEMO_DEPS) binutils python3-pytest python3-hypothesis python3-sqlalchemy \
-              libcmocka-dev clang libclang-rt-dev clang-format
+TEST_DEPS  := $(DEMO_DEPS) binutils python3-pytest python3-pytest-xdist python3-hypothesis \
+              python3-sqlalchemy libcmocka-dev clang libclang-rt-dev clang-format
 
 SECONDS_FUZZ ?= 60
 DEEP_SECONDS ?= 3600
@@ -39,6 +39,8 @@ DEEP_SECONDS ?= 3600
 # them out of the product, where they would cost a twelfth of the instructions.
 Q      := $(if $(V),,@)
 PYTEST := $(PYTHON) -m pytest -q
+# Where there is much to run: one file of tests per processor at a time.
+PYTEST_ALL = $(PYTEST) -n $(shell nproc) --dist loadfile
 
 .PHONY: all help deps build-deps demo-deps test-deps demo test test-deep test-sanitize test-fuzz \
         check-style format clean
@@ -79,9 +81,9 @@ demo: demo-deps ## builds, and shows what idem does with real output
 	@$(MAKE) --no-print-directory -j2 idem.so
 	$(PYTHON) tests/demo/demo.py
 
-test: test-deps ## builds and runs every test (about 5 minutes)
+test: test-deps ## builds and runs every test (about 4 minutes)
 	@$(MAKE) --no-print-directory -j2 idem.so
-	$(PYTEST) tests
+	$(PYTEST_ALL) tests
 
 test-deep: test-deps ## the long versions of the tests, within DEEP_SECONDS (3600)
 	@$(MAKE) --no-print-directory idem.so
@@ -92,7 +94,8 @@ test-sanitize: test-deps ## the core tests on a build with AddressSanitizer and 
 	$(MAKE) --no-print-directory build/asan/idem.so
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	IDEM_SO=build/asan/idem.so $(PYTEST) tests/life tests/bugs tests/input tests/hostile tests/review
+	IDEM_SO=build/asan/idem.so \
+	$(PYTEST_ALL) tests/life tests/bugs tests/input tests/hostile tests/review
 
 build/asan/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c
 	mkdir -p build/asan

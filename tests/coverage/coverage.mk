@@ -18,7 +18,7 @@ coverage: ## branches of ext/ that the tests take; fails below COVERAGE_MIN per 
 	rm -rf build/coverage
 	@$(MAKE) --no-print-directory build/coverage/idem.so
 	PATH="$(CURDIR)/tests/coverage:$$PATH" IDEM_SO=$(CURDIR)/build/coverage/idem.so \
-	  $(PYTEST) --basetemp=build/coverage/tmp -k '$(COVERAGE_SKIP)' \
+	  $(PYTEST_ALL) --basetemp=build/coverage/tmp -k '$(COVERAGE_SKIP)' \
 	  $(COVERAGE_TESTS:%=tests/%)
 	@$(MAKE) --no-print-directory coverage-report
 
