@@ -1,6 +1,6 @@
 /*
-** calls.h: every call of the API, on a store that has a record in each state, with the result code it
-** must give. Shared by the programs that check what a call leaves behind.
+** calls.h: every call of the API, on a store that has a record in each state, with the result code
+** it must give. Shared by the programs that check what a call leaves behind.
 */
 #ifndef IDEM_CALLS_H
 #define IDEM_CALLS_H

@@ -45,9 +45,10 @@ static const struct Shape {
     {"", "UPDATE work SET name=idem_claim('t','new','fp')", 1, 1},
     {"", "REPLACE INTO work VALUES(idem_claim('t','new','fp'),2)", 1, 1},
     {"", "INSERT INTO idem_call(result) SELECT idem_claim('t','new','fp')", 1, 1},
-    {"CREATE TEMP TABLE carrier(a)", "INSERT INTO temp.carrier SELECT idem_claim('t','new','fp')", 1,
-     1},
-    {"CREATE TEMP TRIGGER note AFTER INSERT ON work BEGIN SELECT idem_claim('t',new.name,'fp'); END",
+    {"CREATE TEMP TABLE carrier(a)", "INSERT INTO temp.carrier SELECT idem_claim('t','new','fp')",
+     1, 1},
+    {"CREATE TEMP TRIGGER note AFTER INSERT ON work"
+     " BEGIN SELECT idem_claim('t',new.name,'fp'); END",
      "INSERT INTO work VALUES('fresh',2)", 1, 1},
     {"BEGIN", "SELECT idem_claim('t','new','fp')", 1, 0},
     {"BEGIN", "SELECT * FROM idem_claim('t','new','fp')", 1, 0},

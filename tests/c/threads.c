@@ -3,9 +3,9 @@
 **
 **     threads EXTENSION DIRECTORY ROUNDS
 **
-** Eight threads open connections, load, claim, complete and close, half of them on one shared file and
-** half on files of their own; they end after their connections are closed, when libcrypto's clean-up
-** for threads still runs. Every key must be won exactly once.
+** Eight threads open connections, load, claim, complete and close, half of them on one shared file
+** and half on files of their own; they end after their connections are closed, when libcrypto's
+** clean-up for threads still runs. Every key must be won exactly once.
 */
 #include "check.h"
 

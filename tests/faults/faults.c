@@ -736,6 +736,30 @@ static void lookAround(sqlite3 *db, const struct Operation *pOp) {
   }
 }
 
+/* What the operation answered and what it left. Returns whether it was done. */
+static int judge(const struct Operation *pOp, int eKind, long nFired, Result *pGot,
+                 const Text *pState, const Text *pToken) {
+  int bDone = same(pState, &want.s1);
+  if (pGot->rc == SQLITE_OK || (pGot->rc == want.r1.rc && same(&pGot->text, &want.r1.text))) {
+    if (nFired) nAbsorbed++;
+    if (eKind != IGNORE) compare("undisturbed", pGot, &want.r1, pState, &want.s1, pToken);
+  } else {
+    int bTextLost = eKind == OOM && pGot->rc == want.r1.rc;
+    check(bTextLost || mayBe(pGot->rc, pGot->text.z) || mayBeLoaders(pOp, pGot->rc, pGot->text.z),
+          "wrong class: %d '%s'", pGot->rc, pGot->text.z);
+    if (bDone && !same(&want.s0, &want.s1)) {
+      nLost++;
+      if (getenv("FAULTS_LOST")) printf("lost [%s] %d %s\n", zDoing, pGot->rc, pGot->text.z);
+    }
+    int bRolledBack = inTransaction(pOp) && !same(&want.s0, pState) && !bDone;
+    if (!bRolledBack && eKind != IGNORE) {
+      check(bDone || same(pState, &want.s0), "half done: %d '%s', state\n%sbefore\n%sdone\n%s",
+            pGot->rc, pGot->text.z, pState->z, want.s0.z, want.s1.z);
+    }
+  }
+  return bDone;
+}
+
 /* One fault. 0 if it did not come to pass: the operation has no so many points. */
 static int runFault(const struct Operation *pOp, int eKind, int eMode, long n) {
   Result got = {0, {0, 0, 0}};
@@ -764,24 +788,7 @@ static int runFault(const struct Operation *pOp, int eKind, int eMode, long n) {
     endTransaction(db, eKind, got.rc);
   }
   durable(&state, &token);
-  bDone = same(&state, &want.s1);
-  if (got.rc == SQLITE_OK || (got.rc == want.r1.rc && same(&got.text, &want.r1.text))) {
-    if (nFired) nAbsorbed++;
-    if (eKind != IGNORE) compare("undisturbed", &got, &want.r1, &state, &want.s1, &token);
-  } else {
-    int bTextLost = eKind == OOM && got.rc == want.r1.rc;
-    check(bTextLost || mayBe(got.rc, got.text.z) || mayBeLoaders(pOp, got.rc, got.text.z),
-          "wrong class: %d '%s'", got.rc, got.text.z);
-    if (bDone && !same(&want.s0, &want.s1)) {
-      nLost++;
-      if (getenv("FAULTS_LOST")) printf("lost [%s] %d %s\n", zDoing, got.rc, got.text.z);
-    }
-    int bRolledBack = inTransaction(pOp) && !same(&want.s0, &state) && !bDone;
-    if (!bRolledBack && eKind != IGNORE) {
-      check(bDone || same(&state, &want.s0), "half done: %d '%s', state\n%sbefore\n%sdone\n%s",
-            got.rc, got.text.z, state.z, want.s0.z, want.s1.z);
-    }
-  }
+  bDone = judge(pOp, eKind, nFired, &got, &state, &token);
   if (eMode == TO_THE_CLOSE) {
     db = prepare(pOp);
   } else if (inTransaction(pOp)) {

@@ -77,8 +77,8 @@ static void faultShutdown(void *p) {
 static const char zOrder[] =
     "{\"b\":{\"z\":[1e20,1e20,1e20,1e20],\"y\":{\"d\":1,\"c\":2}},\"a\":0}";
 
-/* One round: a canonicaliser, two paths, a growing and shuffled document. Returns whether memory ran
-** out anywhere. */
+/* One round: a canonicaliser, two paths, a growing and shuffled document. Returns whether memory
+** ran out anywhere. */
 static int round1(void) {
   const char *azPath[] = {"-$.b.y.c", "+$.*"};
   const size_t anPath[] = {8, 4};

@@ -90,8 +90,8 @@ static size_t findPaths(const uint8_t *a, size_t n, const uint8_t **apPath, size
   return *pnPath > 0 ? iAt : 0;
 }
 
-/* Parses the paths in front of a payload. Returns the bytes they take; *pp is NULL if there are none
-** or one is bad. */
+/* Parses the paths in front of a payload. Returns the bytes they take; *pp is NULL if there are
+** none or one is bad. */
 static size_t readPaths(const uint8_t *a, size_t n, IdemPaths **pp) {
   const uint8_t *apPath[PATHS];
   char *azCopy[PATHS];

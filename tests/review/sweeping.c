@@ -1,11 +1,12 @@
 /*
-** sweeping.c: a driver that finalises every statement it finds before it closes, while rows of ours are
-** still being read.
+** sweeping.c: a driver that finalises every statement it finds before it closes, while rows of ours
+** are still being read.
 **
 **     sweeping EXTENSION DIRECTORY [plain]
 **
-** Freed memory is cleared and kept, so that a statement that is used after it was finalised is found without
-** a sanitizer: SQLite logs it as misuse. With "plain" memory is as ever, for valgrind.
+** Freed memory is cleared and kept, so that a statement that is used after it was finalised is
+** found without a sanitizer: SQLite logs it as misuse. With "plain" memory is as ever, for
+** valgrind.
 */
 #include "check.h"
 
@@ -61,7 +62,9 @@ static void sweep(const char *zPath, const char *zExt, const char *zSql, int nRo
     /* Finalising one may finalise others: what is left is looked up again each time. */
     for (;;) {
       n = 0;
-      for (p = sqlite3_next_stmt(db, 0); p && n < 200; p = sqlite3_next_stmt(db, p)) apStmt[n++] = p;
+      for (p = sqlite3_next_stmt(db, 0); p && n < 200; p = sqlite3_next_stmt(db, p)) {
+        apStmt[n++] = p;
+      }
       if (n == 0) break;
       sqlite3_finalize(apStmt[n - 1]);
     }

@@ -3,8 +3,8 @@
 **
 **     triggers_off EXTENSION DIRECTORY
 **
-** The audit, the erasure and the purge are triggers of the store. What needs them must fail with a text that
-** says so, and change nothing; what does not need them works.
+** The audit, the erasure and the purge are triggers of the store. What needs them must fail with a
+** text that says so, and change nothing; what does not need them works.
 */
 #include "check.h"
 
@@ -32,32 +32,36 @@ static char *contents(sqlite3 *db) {
   return z;
 }
 
+/* Needs a trigger, and says so. */
+static const char *const azRefused[] = {
+    "SELECT idem_claim('t','new','fp','audited')",
+    "SELECT outcome FROM idem_claim('t','new','fp','audited')",
+    "INSERT INTO idem_call DEFAULT VALUES RETURNING idem_claim('t','new','fp','audited')",
+    "INSERT INTO idem_records(scope,key,fingerprint,operation,token)"
+    " VALUES('t','new','fp','audited'," TK ")",
+    "SELECT idem_claim('t','watched-done','fp','audited')", /* a replay leaves a row */
+    "SELECT idem_complete('t','watched'," TK ",'x')",
+    "SELECT idem_release('t','watched'," TK ")",
+    "SELECT idem_suspend('t','held'," TK ")",
+    "SELECT idem_resolve('t','dark','retry')",
+    "SELECT idem_resolve('t','dark','completed','x')",
+    "DELETE FROM idem_records WHERE scope='t' AND key='done'",
+    "DELETE FROM idem_records WHERE scope='t' AND key='watched-done'",
+    "SELECT idem_purge()",
+    "INSERT INTO idem_call DEFAULT VALUES RETURNING idem_purge()",
+};
+
+/* Needs none. */
+static const char *const azWorks[] = {
+    "SELECT idem_claim('t','plain','fp'," "''," TK ")",
+    "SELECT outcome FROM idem_claim('t','done','fp')",
+    "SELECT idem_complete('t','plain'," TK ",'x')",
+    "SELECT idem_renew('t','held'," TK ")",
+    "SELECT key FROM idem_records",
+    "SELECT idem_seen('s','e')",
+};
+
 int main(int argc, char **argv) {
-  static const char *const azRefused[] = {
-      "SELECT idem_claim('t','new','fp','audited')",
-      "SELECT outcome FROM idem_claim('t','new','fp','audited')",
-      "INSERT INTO idem_call DEFAULT VALUES RETURNING idem_claim('t','new','fp','audited')",
-      "INSERT INTO idem_records(scope,key,fingerprint,operation,token)"
-      " VALUES('t','new','fp','audited'," TK ")",
-      "SELECT idem_claim('t','watched-done','fp','audited')", /* a replay leaves a row */
-      "SELECT idem_complete('t','watched'," TK ",'x')",
-      "SELECT idem_release('t','watched'," TK ")",
-      "SELECT idem_suspend('t','held'," TK ")",
-      "SELECT idem_resolve('t','dark','retry')",
-      "SELECT idem_resolve('t','dark','completed','x')",
-      "DELETE FROM idem_records WHERE scope='t' AND key='done'",
-      "DELETE FROM idem_records WHERE scope='t' AND key='watched-done'",
-      "SELECT idem_purge()",
-      "INSERT INTO idem_call DEFAULT VALUES RETURNING idem_purge()",
-  };
-  static const char *const azWorks[] = {
-      "SELECT idem_claim('t','plain','fp'," "''," TK ")",
-      "SELECT outcome FROM idem_claim('t','done','fp')",
-      "SELECT idem_complete('t','plain'," TK ",'x')",
-      "SELECT idem_renew('t','held'," TK ")",
-      "SELECT key FROM idem_records",
-      "SELECT idem_seen('s','e')",
-  };
   if (argc != 3) return 2;
   char *zPath = must(sqlite3_mprintf("%s/triggers_off.db", argv[2]));
   unlink(zPath);
@@ -65,9 +69,11 @@ int main(int argc, char **argv) {
   mustRun(db, "PRAGMA synchronous=OFF; SELECT idem_init();"
               "UPDATE idem_policy SET audit='exceptions' WHERE operation='*';"
               "INSERT INTO idem_policy(operation, audit) VALUES('audited','all');"
-              "SELECT idem_claim('t','held','fp',''," TK "); SELECT idem_claim('t','done','fp',''," TK ");"
+              "SELECT idem_claim('t','held','fp',''," TK ");"
+              "SELECT idem_claim('t','done','fp',''," TK ");"
               "SELECT idem_complete('t','done'," TK ",'card 4111');"
-              "SELECT idem_claim('t','dark','fp',''," TK "); SELECT idem_suspend('t','dark'," TK ");"
+              "SELECT idem_claim('t','dark','fp',''," TK ");"
+              "SELECT idem_suspend('t','dark'," TK ");"
               "SELECT idem_claim('t','watched','fp','audited'," TK ");"
               "SELECT idem_claim('t','watched-done','fp','audited'," TK ");"
               "SELECT idem_complete('t','watched-done'," TK ",'card 4111');"
@@ -96,7 +102,8 @@ int main(int argc, char **argv) {
     run(db, azRefused[i], 0);
   }
   zDoing = "triggers on again";
-  CHECK(number(db, "SELECT count(*) FROM main.idem_store WHERE key IN ('done','watched-done')") == 0,
+  CHECK(number(db, "SELECT count(*) FROM main.idem_store"
+                   " WHERE key IN ('done','watched-done')") == 0,
         "nothing was erased");
   CHECK(number(db, "SELECT count(*) FROM main.idem_inbox") == 1, "nothing was purged");
   CHECK(number(db, "SELECT count(*) FROM main.idem_audit WHERE event='erase'") == 2, "no audit");

@@ -3,8 +3,8 @@
 **
 **     claim record=released held=yes ... -> claimed none retry claim 4 60000 0
 **
-** The words are explained in verdict_oracle.py, which predicts the right-hand side. `enumerate` prints all;
-** `enumerate small` prints what the other public functions of verdict.h say.
+** The words are explained in verdict_oracle.py, which predicts the right-hand side. `enumerate`
+** prints all; `enumerate small` prints what the other public functions of verdict.h say.
 **
 ** Compiled with -DSQLITE_CORE: no SQLite is needed, since nothing is called.
 */
@@ -43,7 +43,7 @@ static IdemValue guarded(const char *z) {
   return v;
 }
 
-/* ---- the words, and how each changes the arguments ---------------------------------------------- */
+/* ---- the words, and how each changes the arguments ------------------------------------------- */
 
 typedef struct Args {
   int bRec;
@@ -177,8 +177,9 @@ static void setAllow(Args *a, const char *z) {
   a->pol.bContentKey = is(z, "yes");
 }
 
-static const char *const azToken[] = {"absent", "current", "other", "spent1", "spent2", "spent-prefix",
-                                      "spent-suffix", "spent-length", "current-prefix", "current-longer", 0};
+static const char *const azToken[] = {"absent", "current", "other", "spent1", "spent2",
+                                      "spent-prefix", "spent-suffix", "spent-length",
+                                      "current-prefix", "current-longer", 0};
 static const char *const azTokenCore[] = {"absent", "current", "other", "spent1", 0};
 static const char *const azTokenGiven[] = {"current", "other", "spent1", "spent2", "spent-prefix",
                                            "current-prefix", "current-longer", 0};
@@ -244,7 +245,7 @@ static void setAnswer(Args *a, const char *z) {
   if (is(z, "none/headers")) r->headers = null;
 }
 
-/* ---- combinations ------------------------------------------------------------------------------- */
+/* ---- combinations ---------------------------------------------------------------------------- */
 
 typedef struct Dim {
   const char *zName;
@@ -321,10 +322,10 @@ static const struct {
     {"erase", IDEM_ERASE, aOperator},
 };
 
-/* ---- verdicts in words -------------------------------------------------------------------------- */
+/* ---- verdicts in words ----------------------------------------------------------------------- */
 
-static const char *const azOutcome[IDEM_OUT_COUNT] = {"none",    "claimed", "replay",  "in_progress",
-                                                      "mismatch", "unknown", "expired", "exhausted"};
+static const char *const azOutcome[IDEM_OUT_COUNT] = {
+    "none", "claimed", "replay", "in_progress", "mismatch", "unknown", "expired", "exhausted"};
 static const char *const azWrite[IDEM_WR_COUNT] = {
     "none",  "insert",     "restart",           "retry",         "complete", "release", "suspend",
     "renew", "checkpoint", "resolve-completed", "resolve-retry", "erase",    "mark"};
@@ -389,7 +390,7 @@ static void combine(const char *zVerb, int eVerb, const Dim *aDim) {
   }
 }
 
-/* ---- the other functions of verdict.h ----------------------------------------------------------- */
+/* ---- the other functions of verdict.h -------------------------------------------------------- */
 
 static const char *const azState[IDEM_ST_COUNT] = {"none",     "processing", "completed",
                                                    "released", "unknown",    "tombstone"};
@@ -398,8 +399,8 @@ static void small(void) {
   static const char *const azForm[] = {
       "", "i", "idem", "idem:", "idem1", "idem1:", "idem1:x", "idem12:x", "idemr1:x", "idemh1:x",
       "idemxyz9:", "Idem1:x", "xidem1:x", "idem-1:x", "idem 1:x", ":idem1", "ide1:x", "idemr:x",
-      "idema1:", "idemz1:", "idem0:", "idem9:", "idem123", "idem1x:", "idem`1:", "idem{1:", "idem/:",
-      "idem;:", "idemabc", 0};
+      "idema1:", "idemz1:", "idem0:", "idem9:", "idem123", "idem1x:", "idem`1:", "idem{1:",
+      "idem/:", "idem;:", "idemabc", 0};
   Args a;
   for (int i = 1; azRecord[i]; i++) {
     for (int j = 0; azStale[j]; j++) {
