@@ -107,11 +107,11 @@ test-fuzz: test-deps ## libFuzzer on the canonicaliser for SECONDS_FUZZ seconds
 	tests/fuzz/run.sh $(SECONDS_FUZZ)
 
 check-style: ## clang-format, lines over 100 columns, functions over 70 lines
-	clang-format --dry-run --Werror ext/*.c ext/*.h
+	clang-format --dry-run --Werror ext/*.c ext/*/*.c ext/*.h
 	tests/style.sh
 
 format: ## formats ext/
-	clang-format -i ext/*.c ext/*.h
+	clang-format -i ext/*.c ext/*/*.c ext/*.h
 
 clean: ## removes what was built
 	rm -rf build idem.so

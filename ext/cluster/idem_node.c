@@ -1,14 +1,18 @@
 /*
 ** idem_node.c: one node of a dqlite cluster whose SQL knows idem.
 **
-**     idem-node [-l MS] ID ADDRESS DIRECTORY [JOIN ...]
+**     idem-node [-f] [-l MS] ID ADDRESS DIRECTORY [JOIN ...]
 **
+**   -f         founds a cluster: node 1, at its very first start. Without it node 1 does not start
+**              in an empty directory, as it would found a second cluster, which knows no claim of
+**              the first
 **   -l MS      the network's latency between nodes, 1 to 10000 ms (10): a leader that is silent for
 **              15 to 30 times as long is replaced
 **   ID         1 founds a cluster, any other number joins one. A directory keeps its number, and a
-**              number its directory: who lost it comes back under a new one
+**              number its directory: who lost it comes back under a new one, since what it had
+**              acknowledged may be needed for a majority
 **   ADDRESS    IPv4:port at which clients and the other nodes reach this one
-**   DIRECTORY  its data; made if missing
+**   DIRECTORY  its data; made if missing. One process at a time
 **   JOIN       nodes to ask for admission, in any order; harmless once admitted
 **
 ** Prints "ready" when it serves, "joined" when it was admitted. SIGTERM and SIGINT stop it: exit
@@ -22,11 +26,13 @@
 #include <dqlite.h>
 #include <errno.h>
 #include <execinfo.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -40,7 +46,7 @@
 /* Requests and responses of dqlite's wire protocol: the few that joining needs. */
 enum { ASK_LEADER = 0, ASK_ADD = 12, ASK_ASSIGN = 13, ASK_CLUSTER = 16 };
 enum { SAID_SERVER = 1, SAID_NODES = 3, SAID_EMPTY = 8 };
-enum { ROLE_VOTER = 0 };
+enum { ROLE_VOTER = 0, NO_MEMBER = -1, NO_ANSWER = -2 };
 
 typedef struct Message {
   unsigned char a[4096]; /* 8 bytes of header, then the body */
@@ -103,18 +109,26 @@ static int answer(int fd, int eRequest, Message *p) {
   return p->a[4];
 }
 
+/* Reads digits. True if they are a number of 1 to iMax. */
+static int parseNumber(const char *z, uint64_t iMax, uint64_t *piNumber) {
+  char *zEnd;
+  if (*z < '0' || *z > '9') return 0;
+  errno = 0;
+  *piNumber = strtoull(z, &zEnd, 10);
+  return errno == 0 && !*zEnd && *piNumber >= 1 && *piNumber <= iMax;
+}
+
 /* Reads an address. True if it is IPv4:port. */
 static int parse(const char *zAddress, struct sockaddr_in *pSin) {
-  char zHost[ADDRESS_MAX], *zPort, *zEnd = 0;
-  long iPort = 0;
+  char zHost[ADDRESS_MAX], *zPort;
+  uint64_t iPort;
   memset(pSin, 0, sizeof(*pSin));
   if (strlen(zAddress) >= sizeof(zHost)) return 0;
   strcpy(zHost, zAddress);
   zPort = strchr(zHost, ':');
   if (!zPort) return 0;
   *zPort++ = 0;
-  iPort = strtol(zPort, &zEnd, 10);
-  if (zEnd == zPort || *zEnd || iPort < 1 || iPort > 65535) return 0;
+  if (!parseNumber(zPort, 65535, &iPort)) return 0;
   pSin->sin_family = AF_INET;
   pSin->sin_port = htons((uint16_t)iPort);
   return inet_pton(AF_INET, zHost, &pSin->sin_addr) == 1;
@@ -157,21 +171,41 @@ static int greet(const char *zAddress) {
   return -1;
 }
 
-/* Asks the leader on fd to make this node a voter. True if it is one. */
-static int admit(int fd, uint64_t id, const char *zAddress) {
+/* A connection to the leader of the cluster that the node at zVia belongs to; or -1. */
+static int greetLeader(const char *zVia) {
   Message m;
-  int bKnown = 0;
+  char zLeader[ADDRESS_MAX] = "";
+  int fd = greet(zVia);
+  if (fd < 0) return -1;
+  ask(&m, 0);
+  if (answer(fd, ASK_LEADER, &m) == SAID_SERVER) {
+    get64(&m);
+    strcpy(zLeader, getText(&m));
+  }
+  close(fd);
+  return zLeader[0] ? greet(zLeader) : -1;
+}
+
+/* The role that the leader on fd knows for a node; or NO_MEMBER, or NO_ANSWER. */
+static int roleOf(int fd, uint64_t id) {
+  Message m;
   ask(&m, 1); /* with roles */
-  if (answer(fd, ASK_CLUSTER, &m) != SAID_NODES) return 0;
+  if (answer(fd, ASK_CLUSTER, &m) != SAID_NODES) return NO_ANSWER;
   for (uint64_t n = get64(&m); n > 0 && m.i < m.n; n--) {
     uint64_t idNode = get64(&m);
     getText(&m);
     uint64_t eRole = get64(&m);
-    if (idNode != id) continue;
-    if (eRole == ROLE_VOTER) return 1;
-    bKnown = 1;
+    if (idNode == id) return (int)eRole;
   }
-  if (!bKnown) {
+  return NO_MEMBER;
+}
+
+/* Asks the leader on fd to make this node a voter. True if it is one. */
+static int admit(int fd, uint64_t id, const char *zAddress) {
+  Message m;
+  int eRole = roleOf(fd, id);
+  if (eRole == ROLE_VOTER || eRole == NO_ANSWER) return eRole == ROLE_VOTER;
+  if (eRole == NO_MEMBER) {
     ask(&m, id);
     putText(&m, zAddress);
     if (answer(fd, ASK_ADD, &m) != SAID_EMPTY) return 0;
@@ -183,21 +217,23 @@ static int admit(int fd, uint64_t id, const char *zAddress) {
 
 /* Asks the cluster of the node at zVia for admission. True if this node is a voter. */
 static int join(const char *zVia, uint64_t id, const char *zAddress) {
-  Message m;
-  char zLeader[ADDRESS_MAX] = "";
-  int bDone = 0, fd = greet(zVia);
-  if (fd < 0) return 0;
-  ask(&m, 0);
-  if (answer(fd, ASK_LEADER, &m) == SAID_SERVER) {
-    get64(&m);
-    strcpy(zLeader, getText(&m));
-  }
-  close(fd);
-  fd = zLeader[0] ? greet(zLeader) : -1;
+  int bDone, fd = greetLeader(zVia);
   if (fd < 0) return 0;
   bDone = admit(fd, id, zAddress);
   close(fd);
   return bDone;
+}
+
+/* True if one of these nodes says that node id votes already. */
+static int isVoter(uint64_t id, char **azJoin, int nJoin) {
+  int eRole = NO_ANSWER;
+  for (int i = 0; i < nJoin && eRole == NO_ANSWER; i++) {
+    int fd = greetLeader(azJoin[i]);
+    if (fd < 0) continue;
+    eRole = roleOf(fd, id);
+    close(fd);
+  }
+  return eRole == ROLE_VOTER;
 }
 
 static int fail(const char *zWhat, const char *zWhy) {
@@ -206,9 +242,36 @@ static int fail(const char *zWhat, const char *zWhy) {
 }
 
 static int usage(void) {
-  fprintf(stderr, "usage: idem-node [-l MS] ID ADDRESS DIRECTORY [JOIN ...]\n"
-                  "ID 1 founds a cluster, others join one; addresses are IPv4:port\n");
+  fprintf(stderr,
+          "usage: idem-node [-f] [-l MS] ID ADDRESS DIRECTORY [JOIN ...]\n"
+          "ID 1 founds a cluster (once, with -f), others join one; addresses are IPv4:port\n");
   return 2;
+}
+
+/* Makes the directory if it is missing, and holds it until the process ends: two nodes in one would
+** ruin it. True if that worked; bFound says that a cluster is to be founded in it. */
+static int enter(const char *zDirectory, uint64_t id, int bFound, char **azJoin, int nJoin) {
+  int fd = -1, bFresh;
+  if (mkdir(zDirectory, 0700) == 0 || errno == EEXIST) {
+    fd = open(zDirectory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  }
+  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB)) {
+    fail(zDirectory, fd >= 0 && errno == EWOULDBLOCK ? "another node runs in it" : strerror(errno));
+    return 0;
+  }
+  bFresh = faccessat(fd, "metadata1", F_OK, 0) != 0;
+  if (bFresh && id == 1 && !bFound) {
+    fail(zDirectory, "no node was here: -f founds a cluster, and a node that lost its directory "
+                     "comes back under a new number");
+  } else if (!bFresh && bFound) {
+    fail(zDirectory, "a node was here already: start it without -f");
+  } else if (bFresh && isVoter(id, azJoin, nJoin)) {
+    fail(zDirectory, "no node was here, but the cluster has one of this number: a node that lost "
+                     "its directory comes back under a new number");
+  } else {
+    return 1;
+  }
+  return 0;
 }
 
 /* Says where the thread is that crashes, by library and offset, and lets it crash. */
@@ -254,14 +317,17 @@ int main(int argc, char **argv) {
   dqlite_node *pNode = 0;
   sigset_t stop;
   struct sockaddr_in sin;
-  int msLatency = 10, c;
+  uint64_t msLatency = 10, id;
+  int bFound = 0, c;
   opterr = 0;
-  while ((c = getopt(argc, argv, "l:")) == 'l') msLatency = atoi(optarg);
-  if (c != -1 || argc - optind < 3 || msLatency < 1 || msLatency > 10000) return usage();
-  uint64_t id = strtoull(argv[optind], 0, 10);
-  const char *zAddress = argv[optind + 1], *zDirectory = argv[optind + 2];
+  while ((c = getopt(argc, argv, "fl:")) != -1) {
+    if (c == 'f') bFound = 1;
+    if (c == '?' || (c == 'l' && !parseNumber(optarg, 10000, &msLatency))) return usage();
+  }
+  if (argc - optind < 3 || !parseNumber(argv[optind], UINT64_MAX, &id)) return usage();
+  char *zAddress = argv[optind + 1], *zDirectory = argv[optind + 2], **azJoin = argv + optind + 3;
   int nJoin = argc - optind - 3;
-  if (id == 0 || !parse(zAddress, &sin) || (id == 1 && nJoin > 0)) return usage();
+  if (!parse(zAddress, &sin) || (id == 1 ? nJoin > 0 : bFound)) return usage();
 
   /* A client or node that dies while it is written to must not take this node along. The stop
   ** signals are blocked before dqlite makes its threads, so that they come to serve() alone. */
@@ -271,18 +337,20 @@ int main(int argc, char **argv) {
   sigaddset(&stop, SIGTERM);
   sigaddset(&stop, SIGINT);
   if (sigprocmask(SIG_BLOCK, &stop, 0)) return fail("sigprocmask", strerror(errno));
-  if (mkdir(zDirectory, 0700) && errno != EEXIST) return fail(zDirectory, strerror(errno));
+  if (!enter(zDirectory, id, bFound, azJoin, nJoin)) return 1;
   if (sqlite3_auto_extension((void (*)(void))sqlite3_idem_init)) return fail("idem", 0);
 
-  if (dqlite_node_create(id, zAddress, zDirectory, &pNode)) return fail("dqlite", 0);
-  if (dqlite_node_set_bind_address(pNode, zAddress) ||
+  errno = 0;
+  if (dqlite_node_create(id, zAddress, zDirectory, &pNode) ||
+      dqlite_node_set_bind_address(pNode, zAddress) ||
       dqlite_node_set_network_latency_ms(pNode, (unsigned)msLatency) ||
       dqlite_node_set_connect_func(pNode, dial, 0) || dqlite_node_start(pNode)) {
-    fail(zAddress, dqlite_node_errmsg(pNode));
-    dqlite_node_destroy(pNode);
+    const char *zWhy = pNode ? dqlite_node_errmsg(pNode) : "";
+    fail(zAddress, zWhy && *zWhy ? zWhy : strerror(errno)); /* its text may be empty */
+    if (pNode) dqlite_node_destroy(pNode);
     return 1;
   }
-  serve(id, zAddress, argv + optind + 3, nJoin);
+  serve(id, zAddress, azJoin, nJoin);
   dqlite_node_stop(pNode);
   dqlite_node_destroy(pNode);
   return 0;

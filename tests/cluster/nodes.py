@@ -31,22 +31,17 @@ def free_port(port=0):
 class Node:
     def __init__(self, number, address, folder, join=(), latency=20, wrap=()):
         self.number, self.address, self.folder = number, address, pathlib.Path(folder)
-        self.command = [
-            *wrap,
-            str(NODE),
-            "-l",
-            str(latency),
-            str(number),
-            address,
-            str(folder),
-            *join,
-        ]
+        self.program = [*wrap, str(NODE)]
+        self.arguments = ["-l", str(latency), str(number), address, str(folder), *join]
+        self.found = ["-f"] if number == 1 else []  # until it has been started
         self.process = None
 
     def start(self):
         assert not self.running()
         with open(f"{self.folder}.log", "ab") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+            command = [*self.program, *self.found, *self.arguments]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.found = []
 
     def running(self):
         return self.process is not None and self.process.poll() is None

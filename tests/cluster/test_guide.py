@@ -31,7 +31,7 @@ def test_the_guide_does_what_it_says(node_program, tmp_path):
     cluster = Cluster(tmp_path)
     ports = [n.address.split(":")[1] for n in cluster.nodes]
     shell = [with_own_ports(body, tmp_path, ports) for kind, body in BLOCKS if kind == "sh"]
-    start = next(s for s in shell if "build/idem-node 1" in s).replace("make idem-node", "true")
+    start = next(s for s in shell if "build/idem-node -f 1" in s).replace("make idem-node", "true")
     call = next(s for s in shell if "sql.py" in s)
     nodes = subprocess.Popen(
         ["sh", "-c", start + "wait"], cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL

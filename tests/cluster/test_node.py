@@ -21,7 +21,11 @@ from cluster.wire import Client, Refused
         ["x", "127.0.0.1:9", "d"],
         ["-l", "0", "2", "127.0.0.1:9", "d"],
         ["-q", "1", "127.0.0.1:9", "d"],
+        ["-l", "20ms", "2", "127.0.0.1:9", "d"],
+        ["2x", "127.0.0.1:9", "d"],
+        ["99999999999999999999", "127.0.0.1:9", "d"],
         ["1", "127.0.0.1:9", "d", "127.0.0.1:10"],
+        ["-f", "2", "127.0.0.1:9", "d"],
         ["2", "1" * 64, "d"],
         ["1", "nowhere", "d"],
         ["1", "127.0.0.1", "d"],
@@ -37,9 +41,65 @@ def test_wrong_arguments(node_program, tmp_path, words):
 
 def test_an_address_that_is_not_ours(node_program, tmp_path):
     done = subprocess.run(
-        [NODE, "1", "192.0.2.1:9999", "d"], cwd=tmp_path, capture_output=True, text=True, timeout=10
+        [NODE, "-f", "1", "192.0.2.1:9999", "d"], cwd=tmp_path, capture_output=True, text=True, timeout=10
     )
-    assert done.returncode == 1 and done.stderr.startswith("idem-node: ")
+    assert done.returncode == 1
+    assert done.stderr == "idem-node: 192.0.2.1:9999: Cannot assign requested address\n"
+
+
+def refusal(*words):
+    """Why a node does not start."""
+    done = subprocess.run([NODE, *map(str, words)], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1 and done.stdout == ""
+    return done.stderr
+
+
+def take_out(cluster, number):
+    """As soon as the change before is complete."""
+
+    def attempt():
+        with Client(cluster.leader().address) as c:
+            c.remove(number)
+        return True
+
+    cluster.wait(attempt, "the lost node is taken out")
+
+
+def test_a_lost_directory_is_not_replaced_by_an_empty_one(node_program, tmp_path):
+    """Node 1 would found a second cluster, where every key is new; another would vote without what
+    it had acknowledged."""
+    with Cluster(tmp_path) as cluster:
+        cluster.prepare(["CREATE TABLE t(a)", "INSERT INTO t VALUES (1)"])
+        for node in cluster.nodes[:2]:
+            node.kill()
+            shutil.rmtree(node.folder)
+            others = [n.address for n in cluster.nodes if n is not node]
+            words = node.number, node.address, node.folder, *(others if node.number > 1 else ())
+            cluster.leader()
+            assert "comes back under a new number" in refusal(*words)
+            assert list(node.folder.iterdir()) == []
+            new = Node(node.number + 3, f"127.0.0.1:{free_port()}", f"{node.folder}-new", others)
+            new.start()
+            cluster.nodes.append(new)
+            cluster.wait(lambda: new.address in cluster.voters(), "the new node votes")
+            take_out(cluster, node.number)
+        with cluster.connect() as db:
+            assert db.query("SELECT a FROM t") == [(1,)]
+
+
+def test_a_directory_has_one_node(node_program, tmp_path):
+    """At a time; and it is founded once."""
+    node = Node(1, f"127.0.0.1:{free_port()}", tmp_path / "node1")
+    node.start()
+    while "ready" not in node.log():
+        time.sleep(0.01)
+    other = f"127.0.0.1:{free_port()}"
+    assert "another node runs in it" in refusal(1, other, node.folder)
+    assert "Address already in use" in refusal("-f", 1, node.address, tmp_path / "d")
+    assert node.stop() == 0
+    assert "start it without -f" in refusal("-f", 1, other, node.folder)
+    (tmp_path / "file").write_text("")
+    assert "Not a directory" in refusal("-f", 1, other, tmp_path / "file")
 
 
 def test_stops_while_nobody_lets_it_join(node_program, tmp_path):
@@ -110,8 +170,7 @@ def test_a_lost_machine_is_replaced(node_program, tmp_path):
         new.start()
         cluster.nodes.append(new)
         cluster.wait(lambda: len(cluster.voters()) == 4, "the new node votes")
-        with Client(cluster.leader().address) as c:
-            c.remove(lost.number)
+        take_out(cluster, lost.number)
         cluster.wait(lambda: len(cluster.voters()) == 3, "the lost node is no member")
         with Client(cluster.leader().address) as c:
             c.transfer(4)
