@@ -55,7 +55,7 @@ SETUP = [
 
 def is_known_crash(frames):
     """strlen(NULL), called by libraft; or libdqlite by itself, as it closes the connection of a
-    client that hung up during a request. No frame of SQLite or of ours.
+    client whose request it refused while it handed the leadership over. No frame of SQLite or ours.
     """
     libraries = [pathlib.Path(f.split("(")[0]).name.split(".so")[0] for f in frames]
     if {"idem-node", "libsqlite3"} & set(libraries):
@@ -413,8 +413,8 @@ class Faults:
 
     def look_for_crashes(self):
         """A follower may die of libraft 0.15 (canonical/raft issue 350: it answers to a leader that
-        it has just forgotten), and a leader of dqlite 1.11 (seen once, when a client hung up): it
-        is restarted, as a service manager would. Of anything else, not.
+        it has just forgotten), and a leader of dqlite 1.11 of handing over (test_node.py): it is
+        restarted, as a service manager would. Of anything else, not.
         """
         for node in self.cluster.nodes:
             if node.running():

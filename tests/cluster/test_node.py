@@ -8,7 +8,7 @@ import pytest
 
 from cluster.nodes import NODE, Cluster, Node, free_port
 from cluster.storm import is_known_crash
-from cluster.wire import Client, Refused
+from cluster.wire import EXEC_SQL, RESULT, TRANSFER, Client, Refused, text, word
 
 
 @pytest.mark.parametrize(
@@ -156,6 +156,37 @@ def test_a_crash_says_where_it_was(node_program, tmp_path):
     assert is_known_crash([libc, libc, raft, raft, libc])
     assert not is_known_crash([libc, libc, raft, ours])
     assert not is_known_crash([libc, raft, raft, libc])
+
+
+def test_handing_over_under_load_may_end_a_leader_of_dqlite(node_program, tmp_path):
+    """With plain SQL: it is no doing of idem. What was acknowledged is there after the restart."""
+    with Cluster(tmp_path, latency=100) as cluster:
+        for database in ("one.db", "two.db"):
+            cluster.prepare(["CREATE TABLE t(a)", "INSERT INTO t VALUES (1)"], database)
+        leader, followers = cluster.leader(), cluster.followers()
+        with Client(leader.address, "one.db") as one, Client(leader.address) as admin:
+            two = Client(leader.address, "two.db")
+            for node in followers:
+                node.signal(signal.SIGSTOP)
+            insert = word(0) + text("INSERT INTO t VALUES (2)")
+            one.send(EXEC_SQL, insert)  # has no majority
+            admin.send(TRANSFER, word(followers[0].number))
+            time.sleep(0.2)
+            with pytest.raises(Refused) as refusal:
+                two.ask(EXEC_SQL, insert, RESULT)
+            assert refusal.value.code == 7
+            two.close()
+            time.sleep(0.5)
+        for node in followers:
+            node.signal(signal.SIGCONT)
+        if not leader.running():  # as in dqlite 1.11
+            where = leader.log().rpartition("crashed in\n")[2].splitlines()[1:]
+            assert is_known_crash(where) and "leader__close" in "".join(where)
+            leader.start()
+        for database in ("one.db", "two.db"):
+            with cluster.connect(database) as db:
+                assert (1,) in db.query("SELECT a FROM t")
+        cluster.wait(lambda: leader.address in cluster.voters(), "all vote")
 
 
 def test_a_lost_machine_is_replaced(node_program, tmp_path):

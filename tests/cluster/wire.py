@@ -165,8 +165,11 @@ class Client:
             raise ConnectionError(f"answer {kind}, expected {expected}")
         return body
 
-    def ask(self, kind, body, expected):
+    def send(self, kind, body):
         self.socket.sendall(struct.pack("<IBBH", len(body) // 8, kind, 0, 0) + body)
+
+    def ask(self, kind, body, expected):
+        self.send(kind, body)
         return self._answer(expected)
 
     def ask_rows(self, kind, body):
