@@ -3,7 +3,8 @@
 
     python3 tests/cluster/sql.py ADDRESS[,ADDRESS ...] DATABASE < script.sql
 
-Statements that yield rows (SELECT, RETURNING) go out as QUERY, all others as EXEC. An error is
+Statements that yield rows (SELECT, RETURNING) go out as QUERY, all others as EXEC, as a PRAGMA that
+sets something does (if it answers with a row, dqlite calls that an error). An error is
 printed and the next statement goes on; the exit code is then 1.
 """
 import pathlib
@@ -38,9 +39,19 @@ def statements(text):
         yield part.strip()
 
 
+def yields_rows(sql):
+    """By its words, without what is quoted and the comments."""
+    quoted = r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^]]*\]|--[^\n]*|/\*.*?\*/"
+    bare = re.sub(quoted, " x ", sql, flags=re.S).upper()
+    first = next((w for w in re.findall(r"\w+|=", bare) if w != "X"), "")
+    writes = re.search(r"\b(INSERT|UPDATE|DELETE|REPLACE)\b(?!\s*\()", bare)
+    if re.search(r"\bRETURNING\b", bare) or first in ("SELECT", "VALUES", "EXPLAIN"):
+        return True
+    return first == "WITH" and not writes or first == "PRAGMA" and "=" not in bare
+
+
 def run(db, sql):
-    bare = re.sub(r"^(\s*--[^\n]*\n)+", "", sql)
-    if re.match(r"\s*(SELECT|WITH|PRAGMA|EXPLAIN)\b|.*\bRETURNING\b", bare, re.I | re.S):
+    if yields_rows(sql):
         for row in db.query(sql):
             print("|".join("" if v is None else str(v) for v in row))
     else:

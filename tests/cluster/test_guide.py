@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from cluster.nodes import ROOT, Cluster
+from cluster.sql import yields_rows
 
 GUIDE = (ROOT / "ext" / "cluster" / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, re.M | re.S)
@@ -62,6 +63,29 @@ def test_the_same_sql_runs_on_one_machine(tmp_path):
         timeout=60,
     )
     assert done.stdout == "".join(output for _, output in sql_and_output()) and not done.stderr
+
+
+def test_what_goes_out_as_query():
+    for sql in (
+        "SELECT 1;",
+        "-- a comment; of 'mine\nSELECT 1;",
+        "WITH a AS (SELECT replace('x', 'y', 'INSERT')) SELECT * FROM a;",
+        "INSERT INTO t VALUES ('x') returning a;",
+        "VALUES (1);",
+        "PRAGMA integrity_check;",
+        "EXPLAIN QUERY PLAN DELETE FROM t;",
+    ):
+        assert yields_rows(sql), sql
+    for sql in (
+        "INSERT INTO t VALUES ('returning soon');",
+        "INSERT INTO t VALUES (1); -- without RETURNING",
+        'INSERT INTO t("returning") VALUES (1);',
+        "WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a;",
+        "/* SELECT */ UPDATE t SET a = 'it''s';",
+        "PRAGMA user_version = 5;",
+        "BEGIN IMMEDIATE;",
+    ):
+        assert not yields_rows(sql), sql
 
 
 def test_every_link_leads_somewhere():

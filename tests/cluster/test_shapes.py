@@ -175,13 +175,17 @@ SHAPES = [
         [
             (
                 "E!",
-                "INSERT INTO idem_records(scope, key, fingerprint, operation, token) VALUES"
+                "INSERT INTO idem_records(scope, key, fingerprint, operation, token)"
                 " VALUES ('t', '{key}', 'fp', 'op', 'another-token-of-16')",
             )
         ],
         "processing",
         claimed_before(),
     ),
+    Shape("create-as", [("E", "CREATE TABLE made AS SELECT " + CLAIM + " AS result")]),
+    # A plain write as QUERY: dqlite 1.11 refuses it by itself.
+    Shape("write-as-query", [("Q!", "INSERT INTO carrier SELECT '{key}', " + CLAIM)], None),
+    Shape("write-as-query-prepared", [("q!", "INSERT INTO carrier SELECT 1, " + CLAIM)], None),
     # Triggers and tables of the file may not claim: DIRECTONLY.
     Shape("trigger", [("E!", "INSERT INTO audited VALUES ('{key}')")], None),
     Shape("instead-of-trigger", [("E!", "INSERT INTO claims VALUES ('{key}', '')")], None),
@@ -379,6 +383,8 @@ def run_shape(cluster, shape):
                 continue
             with pytest.raises(Refused) as refusal:
                 run_step(db, kind[0], sql)
+            if kind == "E!":
+                assert "syntax error" not in refusal.value.message
             if kind == "E!" and "SELECT" in sql:
                 assert "idem_claim: " in refusal.value.message and ADVICE in refusal.value.message
 
