@@ -202,6 +202,15 @@ SHAPES = [
         ],
     ),
     Shape(
+        "begin-deferred-after-nothing-written",
+        [
+            ("E", "BEGIN"),
+            ("E", "UPDATE carrier SET result = result WHERE 0"),
+            ("Q", "SELECT " + CLAIM),
+            COMMIT,
+        ],
+    ),
+    Shape(
         "begin-deferred-carrier",
         [("E", "BEGIN"), ("E", "INSERT INTO carrier SELECT '{key}', " + CLAIM), COMMIT],
     ),
