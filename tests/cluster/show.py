@@ -37,7 +37,8 @@ def ask(db, token):
 def start(folder):
     if (folder / "nodes.json").exists():
         raise SystemExit(f"{folder} has a cluster already: make cluster-stop")
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "nodes.json").write_text("[]")  # should they not come up, stop removes the rest
     cluster = Cluster(folder, ports=(9001, 9002, 9003)).__enter__()
     remember(folder, cluster)
     leader = cluster.leader()
