@@ -4,6 +4,7 @@
 
 The verdict function has mutants of its own: tests/verdict/mutants.py.
 """
+import concurrent.futures
 import os
 import pathlib
 import subprocess
@@ -185,11 +186,11 @@ class Bench:
     def build(self, breach):
         text = (EXT / breach.file).read_text()
         assert text.count(breach.was) == 1, f"the source has changed, adapt: {breach.what}"
-        changed = self.directory / "changed.c"
+        name = f"changed-{BREACHES.index(breach)}"
+        changed = self.directory / f"{name}.c"
         changed.write_text(text.replace(breach.was, breach.now))
-        objects = {**self.objects, breach.file: self.compile(changed, "changed")}
-        so = self.directory / "idem.so"
-        so.unlink(missing_ok=True)  # never written over: a process may have it open
+        objects = {**self.objects, breach.file: self.compile(changed, name)}
+        so = self.directory / f"{name}.so"
         subprocess.run(["cc", "-shared", "-o", str(so), *map(str, objects.values()), "-lcrypto"],
                        check=True)
         return so
@@ -211,10 +212,10 @@ def main(first=0):
     survivors = 0
     with tempfile.TemporaryDirectory() as tmp:
         bench = Bench(tmp)
-        for breach in BREACHES[first:]:
-            how = bench.noticed(breach)
-            survivors += how is None
-            print(f"{breach.what}: {how or 'SURVIVED'}", flush=True)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for breach, how in zip(BREACHES[first:], pool.map(bench.noticed, BREACHES[first:])):
+                survivors += how is None
+                print(f"{breach.what}: {how or 'SURVIVED'}", flush=True)
     print(f"{len(BREACHES)} mutants, {survivors} survived")
     return survivors != 0
 
