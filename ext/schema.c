@@ -5,9 +5,9 @@
 **     SELECT idem_schema('store');    -- the text of sql/store.sql
 **
 ** A database file may come from anywhere. Before idem runs a statement on the store, every object
-** that bears one of its names must be, byte for byte, the one that sql/store.sql creates; and no
-** trigger or index of somebody else's may mention its tables. So a view cannot stand in for a
-** table, and a trigger cannot run where idem writes.
+** that bears one of its names must be, byte for byte, the one that sql/store.sql creates; no
+** trigger or index of somebody else's may mention its tables, no foreign key act on a deletion in
+** them. So a view cannot stand in for a table, and a trigger cannot run where idem writes.
 */
 #include "schema.h"
 
@@ -21,11 +21,14 @@
 #define VIRTUAL_TABLES "'idem_call','idem_records','idem_claim'"
 
 #define MENTIONS(name) "instr(lower(sql),'" name "')"
+#define HAS_WORD(word) "lower(sql) GLOB '*[^a-z0-9_]" word "[^a-z0-9_]*'"
 
 /* clang-format off */
 /* sqlite_schema says which table a trigger or index is on, and what is one, but the file may lie:
 ** so every text is searched but those of plain tables and views. SQLite's names are blind to case.
-** Before 3.40 it lets a trigger write idem_records, SQLITE_VTAB_DIRECTONLY or not. */
+** Before 3.40 it lets a trigger write idem_records, SQLITE_VTAB_DIRECTONLY or not.
+** A plain table may refer to the store, but not so that a purge or an erasure would change its
+** rows: that fires its triggers, which may do anything. */
 static const char zObjects[] =
     "SELECT name, sql FROM main.sqlite_schema"
     " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS "," VIRTUAL_TABLES ")"
@@ -34,7 +37,11 @@ static const char zObjects[] =
     " AND " MENTIONS("idem_")
     " AND (" MENTIONS("idem_meta") " OR " MENTIONS("idem_policy") " OR " MENTIONS("idem_store")
     " OR " MENTIONS("idem_inbox") " OR " MENTIONS("idem_audit") " OR " MENTIONS("idem_purge_batch")
-    " OR " MENTIONS("idem_claim_audited") " OR " MENTIONS("idem_records") "))";
+    " OR " MENTIONS("idem_claim_audited") " OR " MENTIONS("idem_records") "))"
+    " OR (substr(sql,1,12)='CREATE TABLE'"
+    " AND (" MENTIONS("idem_store") " OR " MENTIONS("idem_inbox") ")"
+    " AND " HAS_WORD("references") " AND " HAS_WORD("delete")
+    " AND (" HAS_WORD("cascade") " OR " HAS_WORD("set") "))";
 /* clang-format on */
 
 /* The statement of sql/store.sql that zSql is: its number, by the place where it begins; -1 if it

@@ -155,7 +155,7 @@ def damage_schema(path, dice):
         when = dice.choice(["BEFORE", "AFTER"]) + " " + dice.choice(["INSERT", "UPDATE", "DELETE"])
         do = dice.choice(["SELECT spy()", "DELETE FROM loot", "SELECT RAISE(IGNORE)",
                           "INSERT INTO loot VALUES ('written', spy())"])
-        change = dice.randrange(10)
+        change = dice.randrange(11)
         if change == 0 and name != "loot":
             attempt(db, f"DROP {kind} {name}")
         elif change == 1:
@@ -176,6 +176,13 @@ def damage_schema(path, dice):
         elif change == 7:
             attempt(db, dice.choice(
                 [f"CREATE TABLE {other}(a, b)", f"CREATE VIEW {other} AS SELECT spy() AS a"]))
+        elif change == 8:                         # a purge would fire a trigger of another table
+            parent, key = dice.choice([("idem_store", "id"), ("idem_inbox", "source, event_id")])
+            action = dice.choice(["CASCADE", "SET NULL", "SET DEFAULT"])
+            attempt(db, f"CREATE TABLE evil_child({key}, FOREIGN KEY({key}) REFERENCES {parent}"
+                        f"({key}) ON DELETE {action})")
+            attempt(db, f"INSERT INTO evil_child SELECT {key} FROM {parent}")
+            attempt(db, f"CREATE TRIGGER evil_act {when} ON evil_child BEGIN {do}; END")
         else:                                     # one character of one text
             db.execute("PRAGMA writable_schema = ON")
             text = db.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).fetchone()[0]
@@ -228,6 +235,7 @@ def expect(condition, *what):
 def attack(path, dice, kind, refused):
     before = others(path)
     db = connect(path)
+    attempt(db, "PRAGMA foreign_keys = ON")
     if dice.random() < 0.2:                       # temp objects of the application shadow nothing
         attempt(db, f"CREATE TEMP TABLE {dice.choice(TABLES)}(a, id, scope, key, state)")
     for call in dice.sample(CALLS, len(CALLS) if refused else 12):

@@ -68,6 +68,16 @@ TAMPERED["audit-not-append-only"] = "DROP TRIGGER idem_audit_no_delete"
 TAMPERED["no-policy-trigger"] = "DROP TRIGGER idem_policy_updated"
 TAMPERED["own-trigger-reads-store"] = \
     "CREATE TRIGGER evil AFTER INSERT ON loot BEGIN SELECT spy() FROM idem_store; END"
+# A deletion in the store changes the rows that refer to it, and that fires their triggers.
+for what, column in (
+        ("cascade", "INTEGER REFERENCES idem_store(id) ON DELETE CASCADE"),
+        ("set-null", 'INTEGER REFERENCES "Idem_Store"(id) ON DELETE/**/SET/**/NULL'),
+        ("set-default", "INTEGER DEFAULT 0 REFERENCES[IDEM_STORE](id) ON\tdelete\nset\ndefault"),
+        ("inbox", "TEXT, b TEXT, FOREIGN KEY(a, b) REFERENCES idem_inbox ON DELETE CASCADE")):
+    TAMPERED[f"foreign-key-{what}"] = (
+        f"CREATE TABLE evil(a {column}); INSERT INTO evil(a) SELECT id FROM idem_store;"
+        "CREATE TRIGGER evil_go AFTER DELETE ON evil BEGIN SELECT spy(); DELETE FROM loot; END;"
+        "CREATE TRIGGER evil_gone AFTER UPDATE ON evil BEGIN SELECT spy(); DELETE FROM loot; END")
 for name in ("idem_call", "idem_records", "IDEM_CALL"):
     TAMPERED[f"table-{name}"] = (
         f"CREATE TABLE {name}(result, scope, key, fingerprint, token);"
@@ -414,6 +424,7 @@ def test_what_applications_may_add(path):
         CREATE VIEW stuck AS SELECT scope, key FROM idem_store WHERE state = 'unknown';
         CREATE TRIGGER orders_new AFTER INSERT ON orders BEGIN UPDATE orders SET key = key; END;
         CREATE TABLE notes(store_id INTEGER REFERENCES idem_store(id), note TEXT);
+        CREATE TABLE kept(store_id INTEGER REFERENCES idem_store(id) ON DELETE RESTRICT, asset_id, offset);
         CREATE VIRTUAL TABLE search USING fts5(body);
         ANALYZE;
     """)

@@ -224,7 +224,7 @@ def test_every_denial_of_an_authorizer_is_an_error_or_harmless(store):
     n = 0
     while True:
         n += 1
-        assert n < 200
+        assert n < 400
         db = raw(store)
         db.load_extension(SO)
         asked = 0
