@@ -32,7 +32,7 @@ GRACE = 5                       # seconds between asking a part to end and endin
 
 # Parts that find more the longer they run; 1 is the weight of the others. They come last, in this
 # order.
-WEIGHT = {"faults": 2, "crash": 2, "versions": 3, "fuzz": 2, "fuzz-more": 3, "simulation": 3}
+WEIGHT = {"faults": 4, "crash": 3, "versions": 3, "fuzz": 2, "fuzz-more": 3, "simulation": 3}
 
 
 def parts():

@@ -1,7 +1,7 @@
 /*
 ** faults.c: what idem does when something under it fails.
 **
-**     faults DIR KIND STRIDE [OPERATION]
+**     faults DIR KIND STRIDE[:FIRST] [OPERATION]
 **
 ** idem is linked in; if FAULTS_EXTENSION names a library, that is loaded instead (for all kinds
 ** but crypto: the library's libcrypto is its own). For each operation of the list below, for each
@@ -30,7 +30,8 @@
 ** close succeeds, and all memory is given back.
 **
 ** STRIDE 1 takes every N of every operation. Else it is a sample: about every STRIDE-th, of a share
-** of the operations that differs from kind to kind, each in one of the three ways.
+** of the operations that differs from kind to kind, each in one of the three ways. FIRST (or 0) is
+** the number of the sample: another one takes other places, operations and ways.
 */
 #include <sqlite3.h>
 
@@ -818,14 +819,15 @@ static int runFault(const struct Operation *pOp, int eKind, int eMode, long n) {
   return nFired > 0;
 }
 
-static void runOperation(const struct Operation *pOp, int eKind, long nStride, int mMode) {
-  static unsigned iRandom = 12345;
+static unsigned iRandom = 12345;
+
+static void runOperation(const struct Operation *pOp, int eKind, long nStride, unsigned mMode) {
   snprintf(zDoing, sizeof(zDoing), "%s, without faults", pOp->zName);
   makeImage(pOp);
   runClean(pOp);
   for (int eMode = 0; eMode < MODE_COUNT; eMode++) {
     long nRun = 0;
-    if (!(mMode & 1 << eMode)) continue;
+    if (!(mMode >> eMode & 1)) continue;
     for (long n = 1; runFault(pOp, eKind, eMode, n);) {
       if (++nRun % 50 == 0) integrity();
       iRandom = iRandom * 1103515245u + 12345u;
@@ -848,7 +850,7 @@ int main(int argc, char **argv) {
   };
   int i = 0;
   zExtension = getenv("FAULTS_EXTENSION");
-  if (argc < 4) die("faults DIR KIND STRIDE [OPERATION]");
+  if (argc < 4) die("faults DIR KIND STRIDE[:FIRST] [OPERATION]");
   while (aKind[i].zName && strcmp(aKind[i].zName, argv[2]) != 0) i++;
   if (!aKind[i].zName) die("what is %s?", argv[2]);
   CRYPTO_set_mem_functions(cryptoMalloc, cryptoRealloc, cryptoFree);
@@ -866,19 +868,24 @@ int main(int argc, char **argv) {
   removeFiles();
   closeAll(openIdem()); /* whatever is allocated once */
   nMemory = sqlite3_memory_used();
+  const char *zFirst = strchr(argv[3], ':');
   long nOperation = 0, nStride = atol(argv[3]);
+  unsigned iFirst = zFirst ? (unsigned)atol(zFirst + 1) : 0;
+  if (nStride < 1) die("what is %s?", argv[3]);
+  iRandom += iFirst;
   for (const struct Operation *pOp = aOperation; pOp->zName; pOp++) {
-    int iOp = (int)(pOp - aOperation), mMode = 7;
+    unsigned iOp = (unsigned)(pOp - aOperation), mMode = 7;
     if (argc > 4 && strcmp(argv[4], pOp->zName) != 0) continue;
     if (argc == 4 && nStride > 1) {
-      if ((iOp + i) % 4 != 0) continue;
-      mMode = 1 << (iOp / 4 + i) % MODE_COUNT;
+      if ((iOp + (unsigned)i + iFirst) % 4 != 0) continue;
+      mMode = 1u << (iOp / 4 + (unsigned)i + iFirst / 4) % MODE_COUNT;
     }
     runOperation(pOp, aKind[i].eKind, nStride, mMode);
     nOperation++;
   }
   removeFiles();
-  printf("%s: %ld operations, %ld faults, %ld absorbed, %ld answers lost, %ld checks, %ld failed\n",
-         argv[2], nOperation, nPoint, nAbsorbed, nLost, nCheck, nFailed);
+  printf("%s %s: %ld operations, %ld faults, %ld absorbed, %ld answers lost, %ld checks,"
+         " %ld failed\n",
+         argv[2], argv[3], nOperation, nPoint, nAbsorbed, nLost, nCheck, nFailed);
   return nFailed ? 1 : 0;
 }
