@@ -87,7 +87,7 @@ def test_faults(program, tmp_path, kind):
 
 @pytest.mark.parametrize("kind, names", LIBRARY)
 def test_faults_under_the_library(program, tmp_path, kind, names):
-    stride = sample(4 if names else 6 * KINDS[kind])
+    stride = sample(KINDS[kind] if names else 6 * KINDS[kind])
     done = run(program, tmp_path, kind, stride, *names, extension=SO)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert " 0 failed" in done.stdout
