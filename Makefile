@@ -86,6 +86,8 @@ test: test-deps ## builds and runs every test (about 4 minutes)
 	$(PYTEST_ALL) tests
 
 test-deep: test-deps ## the long versions of the tests, within DEEP_SECONDS (3600)
+	@tests/deps.sh valgrind
+	@command -v npm >/dev/null || tests/deps.sh npm
 	@$(MAKE) --no-print-directory idem.so
 	$(PYTHON) tests/deep.py $(DEEP_SECONDS)
 

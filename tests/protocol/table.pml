@@ -1,7 +1,7 @@
 /*
 ** table.pml: prints verdict.pml for every combination, one per line: spin -T table.pml. A verb has
 ** the dimensions that matter to it and no others; what is left out stands still. That it does not
-** matter to ext/verdict.c either is checked by test_checker.py.
+** matter to ext/verdict.c either is checked by test_protocol.py.
 */
 #include "verdict.pml"
 

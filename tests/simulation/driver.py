@@ -15,6 +15,7 @@ import pathlib
 import random
 import shutil
 import sqlite3
+import time
 
 from conftest import connect
 from model import ERRORS, Effect, State
@@ -714,12 +715,15 @@ def outcome(steps, directory, template, counts=None):
     return None
 
 
-def shrink(steps, directory, template):
-    """Leaves out steps as long as what is left still disagrees, larger pieces first."""
+def shrink(steps, directory, template, until=None):
+    """Leaves out steps as long as what is left still disagrees, larger pieces first; and as long as
+    there is time."""
     size = len(steps) // 2
     while size:
         at = 0
         while at < len(steps):
+            if until and time.monotonic() > until:
+                return steps
             rest = steps[:at] + steps[at + size:]
             if outcome(rest, directory, template):
                 steps = rest
@@ -737,9 +741,9 @@ def shrink(steps, directory, template):
     return steps
 
 
-def explain(seed, steps, directory, template):
+def explain(seed, steps, directory, template, until=None):
     """The report of a failure: seed, what was wrong, and a script for the sqlite3 shell."""
-    steps = shrink(steps, directory, template)
+    steps = shrink(steps, directory, template, until)
     wrong, script = outcome(steps, directory, template)
     lines, last = [".shell rm -f simulation.db simulation.db-wal simulation.db-shm"], None
     used = {number for number, sql in script if sql and not sql.startswith("SELECT idem_clock")} | {0}
