@@ -7,11 +7,11 @@ COVERAGE_TESTS ?= life bugs input hostile review traps faults verdict/test_verdi
                   fencing/test_between.py sql c orm simulation
 # Not these: they are about time and memory, which are others in an unoptimised build.
 COVERAGE_SKIP  := not linear_time and not bounded_memory and not cost_of_depth
-# 95 per cent are reached (95.1 on 30 November 2026); a little less, because some tests are random.
+# 95.4 per cent were reached on 30 November 2026; some tests are random, so it varies a little.
 # What is left: memory that fails inside libcrypto or in a place the sample of tests/faults leaves
 # out, and conditions that guard against what SQLite does not do. Lines that no test can reach are
 # marked GCOVR_EXCL_BR_LINE, with the reason.
-COVERAGE_MIN   ?= 94.8
+COVERAGE_MIN   ?= 95
 
 coverage: ## branches of ext/ that the tests take; fails below COVERAGE_MIN per cent
 	@tests/deps.sh $(TEST_DEPS) gcovr

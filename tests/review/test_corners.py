@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from conftest import claim, connect, one, policy
+from conftest import SO, claim, connect, one, policy
 
 TOKEN = "token-0123456789"
 
@@ -52,3 +52,35 @@ def test_times_without_end(db, column, kind, low, high):
     assert one(db, f"{sql} >= {low} AND {column} <= {high}") == kind
     assert one(db, f"{sql} < {low}") is None
     assert one(db, f"{sql} >= {high}") is None
+
+
+@pytest.mark.parametrize("version", ["idem 0.0.1, SQLite 3.40.1", "", None])
+def test_another_version_is_there_already(path, version):
+    db = connect(path, init=False, load=False)
+    db.create_function("idem_version", 0, lambda: version)
+    db.enable_load_extension(True)
+    with pytest.raises(sqlite3.OperationalError, match="another version is loaded already: "):
+        db.load_extension(SO)
+    db.close()
+
+
+@pytest.mark.parametrize("code, kept", [("-7", -7), ("-", None), ("9" * 19, None), (-7.0, -7),
+                                        (-7.5, None), (7.5, None), (b"7", None)])
+def test_numbers_as_drivers_bind_them(db, code, kept):
+    claim(db, "k", token=TOKEN, operation="x")
+    if kept is None:
+        with pytest.raises(sqlite3.OperationalError, match="^idem_complete: code is not an integer"):
+            one(db, "SELECT idem_complete('t', 'k', ?, 'r', ?)", TOKEN, code)
+        assert one(db, "SELECT state FROM idem_store") == "processing"
+    else:
+        one(db, "SELECT idem_complete('t', 'k', ?, 'r', ?)", TOKEN, code)
+        assert claim(db, "k", operation="x")["code"] == kept
+
+
+@pytest.mark.parametrize("word", ["retrx", "Retry", "retr", "retry\0", "complated"])
+def test_no_other_word_resolves(db, word):
+    claim(db, "k", token=TOKEN)
+    one(db, "SELECT idem_suspend('t', 'k', ?)", TOKEN)
+    with pytest.raises(sqlite3.OperationalError, match="^idem_resolve: "):
+        one(db, "SELECT idem_resolve('t', 'k', ?)", word)
+    assert one(db, "SELECT state FROM idem_store") == "unknown"
