@@ -36,8 +36,8 @@ public class Shop {
                 ? effect(db, key, claim[1], pieces) : new Reply((int) claim[2], (String) claim[3]);
             db.commit();
             return reply;
-        } catch (SQLException e) {
-            db.rollback();
+        } catch (Throwable e) {                           // not only SQLException: what is still
+            db.rollback();                                // open is committed two lines below
             throw e;
         } finally {
             db.setAutoCommit(true);

@@ -16,8 +16,8 @@ end
 
 # README: order
 def place_order(db, key, body, pieces)
-  status = answer = nil
-  db.transaction(:immediate) do # commits, or rolls back if something raises
+  db.transaction(:immediate)
+  begin
     outcome, token, status, answer = db.execute(<<~SQL, [key, body]).first
       SELECT outcome, token, http_status, coalesce(response, message)
       FROM idem_claim('shop', ?, idem_fingerprint(?), 'POST /orders')
@@ -28,6 +28,10 @@ def place_order(db, key, body, pieces)
       db.execute("UPDATE stock SET pieces = pieces - ?", [pieces])
       db.execute("SELECT idem_complete('shop', ?, ?, ?, ?)", [key, token, answer, status])
     end
+    db.commit
+  rescue Exception # "transaction do ... end" would commit at an Interrupt or a time-out
+    db.rollback if db.transaction_active?
+    raise
   end
   [status, answer]
 end
