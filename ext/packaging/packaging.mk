@@ -156,7 +156,7 @@ TEST_DEPS += g++ pkg-config
 
 test-ship: test-deps ## static linking, archive, shell, packages (about 3 minutes)
 	@command -v npm >/dev/null || tests/deps.sh nodejs npm libnode-dev
-	@tests/deps.sh python3-pip python3-venv dpkg-dev
+	@tests/deps.sh python3-pip python3-venv python3-apsw dpkg-dev
 	@tests/drivers/js/install.sh
 	@$(MAKE) --no-print-directory -j2 idem.so
 	$(PYTEST) tests/ship/ship_static.py tests/ship/ship_packages.py

@@ -157,6 +157,30 @@ def test_wheel_is_used(python):
     assert re.fullmatch(r"lib/python3\.\d+/site-packages/sqlite_idem/idem\.so", said[3])
 
 
+def test_wheel_is_used_by_apsw(python):
+    """Debian's apsw calls its functions otherwise than sqlite3 does; newer ones know both names."""
+    folder, _ = python
+    program = textwrap.dedent("""\
+        import apsw, sqlite_idem
+        db = apsw.Connection(":memory:")
+        sqlite_idem.load(db)
+        print(db.cursor().execute("SELECT idem_init()").fetchall())
+        try:
+            db.cursor().execute("SELECT load_extension('x')")
+        except apsw.SQLError as error:
+            print(error)
+        try:
+            sqlite_idem.load(object())
+        except RuntimeError as error:
+            print(error)
+    """)
+    site, = folder.glob("lib/python3*/site-packages")
+    said = output("/usr/bin/python3", "-c", program,
+                  env=alone(folder, PYTHONPATH=str(site))).splitlines()
+    assert said[:2] == ["[(1,)]", "SQLError: not authorized"]
+    assert "built without loadable extensions" in said[2]
+
+
 def test_source_package_compiles_with_the_shared_library(python, tmp_path):
     """As a user installs it where no wheel fits."""
     folder, _ = python

@@ -12,11 +12,15 @@ def loadable_path() -> str:
 
 def load(connection) -> None:
     """Loads idem into a connection of sqlite3 or apsw, and forbids loading again afterwards."""
-    if not hasattr(connection, "enable_load_extension"):
+    if hasattr(connection, "enable_load_extension"):
+        enable, load_extension = connection.enable_load_extension, connection.load_extension
+    elif hasattr(connection, "enableloadextension"):  # an older apsw, Debian's say
+        enable, load_extension = connection.enableloadextension, connection.loadextension
+    else:
         raise RuntimeError("this Python's sqlite3 was built without loadable extensions:"
                            " use another build of Python, or apsw")
-    connection.enable_load_extension(True)
+    enable(True)
     try:
-        connection.load_extension(loadable_path())
+        load_extension(loadable_path())
     finally:
-        connection.enable_load_extension(False)
+        enable(False)
