@@ -22,7 +22,9 @@ PARTS   := $(wildcard tests/*/*.mk bench/*.mk ext/*/*.mk)
 ifeq ($(CRYPTO),shared)
 LIBCRYPTO := -lcrypto
 else
-LIBCRYPTO = $(shell $(CC) -print-file-name=libcrypto.a) -lpthread -ldl
+LIBCRYPTO_A = $(shell $(CC) -print-file-name=libcrypto.a)
+LIBCRYPTO = $(if $(filter /%,$(LIBCRYPTO_A)),$(LIBCRYPTO_A) -lpthread -ldl,$(error no libcrypto.a: \
+  install the static OpenSSL 3 (Debian: libssl-dev), or say make CRYPTO=shared))
 endif
 LDFLAGS_SO := -shared -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,defs \
               -Wl,-z,nodelete -Wl,-z,noexecstack

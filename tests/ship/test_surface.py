@@ -2,10 +2,11 @@
 executable, and no instruction that the machine it was built on happens to have.
 """
 import re
+import subprocess
 
 import pytest
 
-from conftest import SO
+from conftest import ROOT, SO
 from ship.ship_kit import exported, glibc, make, needed, output
 
 GLIBC = (2, 34)     # the oldest C library that will do: Debian 12, Ubuntu 22.04
@@ -47,3 +48,12 @@ def test_no_flag_of_the_build_host():
 def test_that_check_can_fail(name):
     assert re.search(r"\s-m(arch|cpu|tune|avx|sse|native)\S*",
                      make("-nB", "V=1", f"CFLAGS=-O2 {name}", "idem.so"))
+
+
+def test_without_a_static_libcrypto_make_says_what_to_do():
+    """Many distributions have none. `echo` as compiler answers with words that are no path."""
+    done = subprocess.run(["make", "-nB", "CC=echo", "idem.so"], cwd=ROOT, text=True,
+                          capture_output=True)
+    assert done.returncode == 2 and "no libcrypto.a: install" in done.stderr
+    assert "make CRYPTO=shared" in done.stderr
+    make("-nB", "CC=echo", "CRYPTO=shared", "idem.so")
