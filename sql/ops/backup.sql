@@ -1,7 +1,8 @@
 -- A copy of the database while it is in use: a snapshot, compact, in one file. Needs idem loaded,
 -- autocommit, and room for the copy. Writers go on in WAL mode.
 --
---   :file   where: a name that does not exist yet
+--   :file   where: a name that does not exist yet. Run with -bail, or stop at the first error: if
+--           there is such a file, what follows the error would praise that old one
 --
 -- Write the last line down elsewhere: it is the head of the audit chain in the copy, and
 -- ops/restore_check asks for it. Copy the file to another machine, and try a restore now and then:

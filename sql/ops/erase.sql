@@ -4,7 +4,9 @@
 --   :key     one key alone; NULL or not set: all of the scope
 --
 -- WHAT GOES      answers, headers, checkpoints, reasons, fingerprints, keys: the whole record. Its
---                bytes are overwritten, and the -wal file is emptied.
+--                bytes are overwritten, and the -wal file is emptied, if the row of three
+--                numbers begins with 0. With 1 another connection was in the way (a reader with a
+--                transaction open, a backup), and the bytes are still in the -wal: run this again.
 -- WHAT STAYS     - records that run or that nobody has decided (the last result): resolve these,
 --                  then run this again;
 --                - the audit: scope, key, operation and reason of each event, of this one too. It
@@ -26,7 +28,7 @@ SELECT 'erased: ' || changes();
 -- answer, once to go.
 SELECT 'purged: ' || (idem_purge(1000000) + idem_purge(1000000));
 
-PRAGMA wal_checkpoint(TRUNCATE);
+PRAGMA main.wal_checkpoint(TRUNCATE);
 
 SELECT key, operation, state, reason
 FROM idem_records

@@ -155,6 +155,26 @@ def test_erase(tmp_path, how):
     db.close()
 
 
+def test_erase_says_if_bytes_are_left_in_the_wal(tmp_path):
+    path = tmp_path / "erase.db"
+    db, reader = connect(path), connect(path)
+    one(db, "PRAGMA journal_mode = WAL")
+    claim(db, "k", scope="person", token=TOKEN)
+    one(db, "SELECT idem_complete('person', 'k', ?, 'Vardenis, Vilnius')", TOKEN)
+    reader.execute("BEGIN")
+    one(reader, "SELECT count(*) FROM idem_store")
+    one(db, "PRAGMA busy_timeout = 0")
+    shown = run(db, "erase", scope="person", key=None)
+    assert ("erased: 1",) in shown[1] and shown[3][0][0] == 1
+    left = (tmp_path / "erase.db-wal").read_bytes()
+    assert b"Vardenis" in left
+    reader.execute("COMMIT")
+    assert run(db, "erase", scope="person", key=None)[3][0][0] == 0
+    assert b"Vardenis" not in b"".join(p.read_bytes() for p in tmp_path.glob("erase.db*"))
+    reader.close()
+    db.close()
+
+
 def test_policy(db, path):
     names = ("operation", "lease_ms", "retention_ms", "tombstone_ms", "wait_ms", "on_stale",
              "max_attempts", "max_response_bytes", "allow_content_key", "audit", "description")
