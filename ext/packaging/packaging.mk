@@ -2,8 +2,8 @@
 # other systems. All of it is made below build/.
 
 LIBDIR  ?= $(PREFIX)/lib
-# Where the extension goes. Not on the loader's path, so programs name the file; a distribution that
-# wants plain `.load idem` says LOADDIR=$(LIBDIR).
+# Where the extension goes. The loader does not look there, so programs name the file; for plain
+# `.load idem` it must be a folder that the loader always searches, like a distribution's LIBDIR.
 LOADDIR ?= $(LIBDIR)/sqlite3
 
 PACKAGING := ext/packaging

@@ -71,4 +71,6 @@ def test_two_copies_of_sqlite(tmp_path):
             pytest.skip("no static libsqlite3 here")
     if not shared:
         pytest.skip("no shared libsqlite3 here")
+    (tmp_path / "copy").mkdir()
+    shutil.copy(SO, tmp_path / "copy" / "idem.so")
     run(program, SO, tmp_path, shared)

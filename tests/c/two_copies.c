@@ -5,7 +5,7 @@
 **
 ** This program is linked with the static library; the shared one is opened beside it. The extension
 ** has one pointer to SQLite's functions: it must serve the first copy and refuse the second with a
-** clear text, and never mix them up.
+** clear text, and never mix them up. A copy of the file, DIRECTORY/copy/idem.so, serves the second.
 */
 #include "check.h"
 
@@ -44,6 +44,14 @@ int main(int argc, char **argv) {
   CHECK(zErr && strstr(zErr, "another copy of SQLite"), "the refusal says: %s", zErr ? zErr : "");
   xFree(zErr);
   CHECK(xExec(other, "SELECT 1", 0, 0, 0) == SQLITE_OK, "the second copy's connection works");
+
+  zDoing = "a copy of the library for the second copy";
+  snprintf(zPath, sizeof(zPath), "%s/copy/idem.so", argv[2]);
+  zErr = 0;
+  rc = xLoad(other, zPath, 0, &zErr);
+  CHECK(rc == SQLITE_OK, "%s", zErr ? zErr : "");
+  rc = xExec(other, "SELECT idem_init(); SELECT idem_claim('t','k1','fp')", 0, 0, &zErr);
+  CHECK(rc == SQLITE_OK, "%s", zErr ? zErr : "");
   CHECK(xClose(other) == SQLITE_OK, "close of the second copy's connection");
 
   zDoing = "the first copy again";

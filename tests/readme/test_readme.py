@@ -47,6 +47,13 @@ def test_every_linked_file_is_there():
         assert (ROOT / target).exists(), target
 
 
+def test_every_link_into_this_file_finds_its_heading():
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", TEXT, flags=re.M | re.S), re.M)
+    anchors = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+    links = set(re.findall(r"\]\(#([^)]+)\)", TEXT))
+    assert len(links) > 10 and links <= anchors, links - anchors
+
+
 def test_every_function_is_in_the_table():
     listed = set(re.findall(r"^\| `(idem_\w+)\(", TEXT, re.M))
     source = (ROOT / "ext" / "idem.c").read_text()
