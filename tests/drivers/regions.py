@@ -10,8 +10,8 @@ import textwrap
 from driver_list import DRIVERS, HERE
 
 LANGUAGES = {".py": "python", ".cjs": "js", ".rb": "ruby", ".php": "php", ".pl": "perl", ".c": "c",
-             ".tcl": "tcl", ".go": "go", ".rs": "rust", ".java": "java", ".sh": "sh", ".R": "r",
-             ".cpp": "cpp", ".ml": "ocaml"}
+             ".tcl": "tcl", ".go": "go", ".rs": "rust", ".java": "java", ".sh": "sh",
+             ".cpp": "cpp"}
 
 
 def regions(path):
@@ -30,6 +30,15 @@ def block(path, name):
     """What the README holds for a region: a comment that names it, and the code."""
     return (f"<!-- {path.relative_to(HERE.parents[1])}: {name} -->\n"
             f"```{LANGUAGES[path.suffix]}\n{regions(path)[name]}```\n")
+
+
+def row(driver):
+    """The cells of the driver's row in the README's table: host, loads by, proven with, program."""
+    lines = (HERE.parents[1] / "README.md").read_text().splitlines()
+    link = f"({driver.path.relative_to(HERE.parents[1])}) |"
+    found = ([line for line in lines if line.startswith(f"| {driver.title} |")]
+             or [line for line in lines if line.startswith("| ") and line.endswith(link)])
+    return [cell.strip() for cell in found[0].strip("|").split("|")] if found else None
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import ROOT
 from driver_list import DRIVERS
-from regions import LANGUAGES, regions
+from regions import LANGUAGES, regions, row
 
 TEXT = (ROOT / "README.md").read_text()
 SHOWN = re.findall(r"^<!-- (tests/drivers/\S+): (\w+) -->\n", TEXT, re.M)
@@ -29,3 +29,9 @@ def test_each_program_has_an_example_that_fits_the_reader(driver):
     assert "load" in found["load"].lower() and "idem_complete" in found["order"]
     assert len(found["load"].splitlines()) <= 20 and len(found["order"].splitlines()) <= 45
     assert max(map(len, found["load"].splitlines() + found["order"].splitlines())) <= 100
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda d: d.name)
+def test_each_driver_has_its_row(driver):
+    cells = row(driver)
+    assert cells and len(cells) == 4 and re.search(r"\d\.\d", cells[2])
