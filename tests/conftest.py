@@ -37,6 +37,19 @@ def compiled_with(option):
 
 needs_authorizer = pytest.mark.skipif(compiled_with("OMIT_AUTHORIZATION"),
                                       reason="this SQLite was compiled without authorizers")
+needs_progress = pytest.mark.skipif(compiled_with("OMIT_PROGRESS_CALLBACK"),
+                                    reason="this SQLite was compiled without progress handlers")
+
+
+def traces():
+    """The compile options do not tell."""
+    seen, db = [], sqlite3.connect(":memory:")
+    db.set_trace_callback(seen.append)
+    db.execute("SELECT 1")
+    return bool(seen)
+
+
+needs_trace = pytest.mark.skipif(not traces(), reason="this SQLite was compiled without traces")
 
 
 def pytest_addoption(parser):

@@ -112,7 +112,7 @@ def test_17_an_answer_that_cannot_be_stored_frees_nothing(pair):
     pages = one(pair.c1, "PRAGMA page_count")
     one(pair.c1, f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(sqlite3.OperationalError) as error:
-        pair.c1.execute("SELECT idem_complete('t', 'k', ?, ?)", (token, "x" * 100_000)).fetchall()
+        pair.c1.execute("SELECT idem_complete('t', 'k', ?, ?)", (token, "x" * 500_000)).fetchall()
     assert error.value.sqlite_errorcode == sqlite3.SQLITE_FULL
     assert str(error.value).startswith("idem_complete: ")
     if pair.c1.in_transaction:  # SQLite may have rolled back by itself

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from conftest import needs_progress
 from bug_words import (CALL, D, DEEP, F, LEASE, RETENTION, SO, T, TOMBSTONE, claim_once, everything, fails, one, policy,
                        record, refused)
 
@@ -127,6 +128,7 @@ def steps(db, sql):
     return value, count[0]
 
 
+@needs_progress
 def test_47_the_purge_is_bounded(pair):
     """Jagadeeshftw/grainlify#1797, Pulsefy/Soter#1137: an unbounded purge blocks writers."""
     fill(pair, 300)

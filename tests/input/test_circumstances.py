@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import claim, connect, one, policy, record
+from conftest import claim, connect, needs_progress, one, policy, record
 
 TOKEN = "token-0123456789"
 
@@ -330,6 +330,7 @@ def shape(db):
             db.execute("SELECT event, key FROM idem_audit ORDER BY id").fetchall())
 
 
+@needs_progress
 @pytest.mark.parametrize("begin", ["", "BEGIN IMMEDIATE"])
 @pytest.mark.parametrize("name,sql", WRITERS, ids=[f"{i}-{n}" for i, (n, _) in enumerate(WRITERS)])
 def test_interrupted_at_any_instruction(file, name, sql, begin):

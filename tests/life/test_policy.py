@@ -75,7 +75,13 @@ def test_the_default_row_stays(db, sql):
 
 
 def test_replacing_the_default_row_is_a_change_of_it(db):
-    db.execute("INSERT OR REPLACE INTO idem_policy(operation, lease_ms) VALUES ('*', 5)")
+    """Where triggers are recursive a REPLACE is seen as the deletion that it is, and refused."""
+    replace = "INSERT OR REPLACE INTO idem_policy(operation, lease_ms) VALUES ('*', ?)"
+    db.execute("PRAGMA recursive_triggers = ON")
+    with pytest.raises(sqlite3.IntegrityError, match="change it instead"):
+        db.execute(replace, (4,))
+    db.execute("PRAGMA recursive_triggers = OFF")
+    db.execute(replace, (5,))
     won(db, "k")
     assert record(db, "k")["due_at"] == T + 5
 

@@ -2,6 +2,7 @@
 import sqlite3
 
 import pytest
+from conftest import needs_progress
 from life_kit import (RETENTION, T, TOMBSTONE, claim, clock, complete, connect, fresh, one, policy, record,
                       refused, won)
 
@@ -200,6 +201,7 @@ def steps(db, sql):
     return got, ticks
 
 
+@needs_progress
 @pytest.mark.parametrize("state", ["completed", "tombstone", "event"])
 def test_the_cost_is_that_of_the_rows_touched(db, path, state, tmp_path):
     costs = {}
@@ -222,6 +224,7 @@ def test_the_cost_is_that_of_the_rows_touched(db, path, state, tmp_path):
     assert costs[100_000] < 1.2 * costs[2_000]
 
 
+@needs_progress
 def test_an_idle_purge_costs_nothing_in_a_large_store(db):
     fill(db, 50_000, due=f"{T} + 1000 + i")
     got, ticks = steps(db, "SELECT idem_purge(1000)")

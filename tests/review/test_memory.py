@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from conftest import claim, connect, one, policy, record
+from conftest import claim, connect, needs_trace, one, policy, record
 
 TOKEN = "token-of-try-000010"
 TRIGGER = "CREATE TEMP TRIGGER noisy BEFORE {} ON main.idem_store BEGIN INSERT INTO log VALUES (1); {} END"
@@ -94,6 +94,7 @@ def test_calls_do_not_abort_the_statement_they_stand_in(db):
     assert claim(db, "k3")["outcome"] == "claimed"
 
 
+@needs_trace
 def test_the_table_may_be_dropped_while_the_library_works(db):
     """From a trace callback, which runs in the middle of things: it crashed."""
     db.execute("CREATE TEMP TABLE single AS SELECT 1 AS x")

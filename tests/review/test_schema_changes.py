@@ -12,7 +12,7 @@ import sqlite3
 
 import pytest
 
-from conftest import claim, connect, one, needs_authorizer
+from conftest import claim, connect, needs_authorizer, needs_trace, one
 
 
 def without_table(path):
@@ -134,6 +134,7 @@ def test_after_a_change_of_the_schema_statements_are_kept_again(store, change, c
     db.close()
 
 
+@needs_trace
 def test_a_listing_while_the_schema_keeps_changing(store):
     """Between each look at the schema and the first row it changes once more."""
     db = connect(store, init=False)

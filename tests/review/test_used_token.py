@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from conftest import claim, connect, one, policy, record
+from conftest import claim, connect, needs_trace, one, policy, record
 
 FIRST, SECOND = "token-of-attempt-1", "token-of-attempt-2"
 
@@ -39,6 +39,7 @@ def waiting_claim(path, operation):
     return thread, told
 
 
+@needs_trace
 @pytest.mark.parametrize("operation", ["plain", "audited"])
 def test_a_token_that_was_used_while_the_claim_waited(path, operation):
     b = connect(path)

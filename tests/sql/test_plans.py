@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from conftest import DEEP, claim, connect, one, policy
+from conftest import DEEP, claim, connect, needs_progress, needs_trace, one, policy
 
 TOKEN = "token-0123456789"
 NOW = 2000000
@@ -184,6 +184,7 @@ def test_the_token_is_shown_to_who_has_it(typed):
         one(typed, "SELECT count(*) FROM idem_store s JOIN expected USING(id) WHERE s.token = ? AND s.scope = 't'", TOKEN)
 
 
+@needs_progress
 def test_a_listing_streams(typed):
     """The first row comes before the others are read: LIMIT 1 costs the same on a large store."""
     db = connect(":memory:")
@@ -221,6 +222,7 @@ CALLS = [
 ]
 
 
+@needs_trace
 def test_no_call_reads_a_whole_table(db):
     db = connect(":memory:")
     policy(db, "all", audit="all")
@@ -263,6 +265,7 @@ def test_the_triggers_plans(db):
     assert checked >= 6
 
 
+@needs_progress
 @pytest.mark.parametrize("kind", ["tombstones", "answers", "events"])
 def test_a_purge_costs_the_same_whatever_the_size(kind):
     """Instructions for purging 100 rows out of 500 and out of 10,000: the same but for tree depth."""
