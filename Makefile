@@ -33,7 +33,7 @@ LDFLAGS_SO := -shared -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,re
 BUILD_DEPS := gcc libc6-dev libsqlite3-dev libssl-dev
 DEMO_DEPS  := $(BUILD_DEPS) sqlite3 python3
 TEST_DEPS  := $(DEMO_DEPS) binutils python3-pytest python3-pytest-xdist python3-hypothesis \
-              python3-sqlalchemy libcmocka-dev clang libclang-rt-dev clang-format
+              python3-sqlalchemy libcmocka-dev clang libclang-rt-dev clang-format spin
 
 SECONDS_FUZZ ?= 60
 DEEP_SECONDS ?= 3600
@@ -44,7 +44,7 @@ PYTEST := $(PYTHON) -m pytest -q
 # Where there is much to run: one file of tests per processor at a time.
 PYTEST_ALL = $(PYTEST) -n $(shell nproc) --dist loadfile
 
-.PHONY: all help deps build-deps demo-deps test-deps demo test test-deep test-sanitize test-fuzz \
+.PHONY: all help deps build-deps demo-deps test-deps demo test test-deep test-fuzz \
         check-style format clean
 
 all: idem.so ## builds idem.so
@@ -92,20 +92,6 @@ test-deep: test-deps ## the long versions of the tests, within DEEP_SECONDS (360
 	@command -v npm >/dev/null || tests/deps.sh npm
 	@$(MAKE) --no-print-directory idem.so
 	$(PYTHON) tests/deep.py $(DEEP_SECONDS)
-
-# The extension with ASan and UBSan, loaded into an ordinary python3: the runtime must come first.
-test-sanitize: test-deps ## the core tests on a build with AddressSanitizer and UBSan
-	$(MAKE) --no-print-directory build/asan/idem.so
-	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	IDEM_SO=build/asan/idem.so \
-	$(PYTEST_ALL) tests/life tests/bugs tests/input tests/hostile tests/review
-
-build/asan/idem.so: $(SRC) $(wildcard ext/*.h) build/sql_text.c
-	mkdir -p build/asan
-	$(CC) -O1 -g $(WARN) $(DEFS) -fPIC -fvisibility=hidden -fsanitize=address,undefined \
-	  -fno-sanitize-recover=undefined -shared -Wl,--exclude-libs,ALL -Wl,-z,nodelete -o $@ $(SRC) build/sql_text.c \
-	  $(LIBCRYPTO)
 
 test-fuzz: test-deps ## libFuzzer on the canonicaliser for SECONDS_FUZZ seconds
 	tests/fuzz/run.sh $(SECONDS_FUZZ)

@@ -94,8 +94,7 @@ BUILDS = {
     "middle": Build("what node-sqlite3 has", "3.44.2", USUAL),
     "newest": Build("the newest", "3.53.2", USUAL),
     "bare": Build("the newest, nearly everything left out", "3.53.2", BARE, extra=["bare.c"]),
-    "asan": Build("assertions and AddressSanitizer", "3.53.2", USUAL + DEBUG, debug=True, asan=True,
-                  folders=CORE + ["input", "sql", "fingerprint"]),
+    "asan": Build("assertions and AddressSanitizer", "3.53.2", USUAL + DEBUG, debug=True, asan=True),
     "utf16": Build("databases in UTF-16", "", [], pragmas="encoding='UTF-16le'"),
     "page512": Build("the smallest pages, UTF-16 the other way round", "", [],
                      pragmas="page_size=512;encoding='UTF-16be'"),
@@ -103,9 +102,10 @@ BUILDS = {
     "refused": Build("one version too old", "3.36.0", USUAL, folders=["versions"]),
 }
 
-# What a change must pass. Two run at once: they wait for much of their time.
-QUICK = [("debug", ["bugs", "review", "traps", "simulation"]), ("debug", ["life", "hostile"]),
-         ("oldest", ["life"])]
+# What a change must pass, beside `make test-sanitize`, which is all of "asan". Two run at once: they
+# wait for much of their time.
+QUICK = [("bare", ["bugs", "review", "traps", "hostile"]), ("bare", ["life"]),
+         ("oldest", ["life"]), ("middle", ["life"])]
 
 
 def say(*words):
@@ -203,8 +203,8 @@ def environment(name):
     return env
 
 
-def run(name, folders=(), until=None):
-    """True if pytest on the folders passes with this build."""
+def run(name, folders=(), until=None, every=True):
+    """True if pytest on the folders passes with this build; on every processor, if that is said."""
     build = BUILDS[name]
     env = environment(name)
     tests = [f if f.startswith("-") else str(ROOT / "tests" / f) for f in folders or build.folders]
@@ -212,7 +212,9 @@ def run(name, folders=(), until=None):
     say(f"'{name}': {build.why}, SQLite {build.version or 'of the system'}")
     # With a time limit the first failure ends it, so that no cut can hide one.
     limit = dict(timeout=max(1, until - began)) if until else {}
-    code = subprocess.run([PYTHON, "-m", "pytest", "-q", "-rs", *(["-x"] if until else []), *tests],
+    words = ["-n", str(os.cpu_count()), "--dist", "loadfile"] if every else []
+    words += ["-x"] if until else []
+    code = subprocess.run([PYTHON, "-m", "pytest", "-q", "-rs", *words, *tests],
                           cwd=ROOT, env=env, **limit).returncode
     say(f"'{name}' {'passed' if code == 0 else 'FAILED'} in {time.monotonic() - began:.0f} s")
     return code == 0
@@ -241,7 +243,7 @@ def run_quick():
         name, folders = QUICK[number]
         log = WORK / f"quick-{number}.log"
         with open(log, "w", encoding="utf-8") as out:
-            code = subprocess.run([PYTHON, __file__, "run", name, *folders], stdout=out,
+            code = subprocess.run([PYTHON, __file__, "beside", name, *folders], stdout=out,
                                   stderr=out).returncode
         lines = log.read_text(errors="replace").splitlines()
         print("\n".join(lines[-6:] if code == 0 else lines), flush=True)
@@ -260,8 +262,8 @@ def main(words):
         for name, build in BUILDS.items():
             print(f"{name:10} {build.version or 'system':8} {build.why} {build.pragmas}".rstrip())
         return 0
-    if words[:1] == ["run"] and len(words) > 1 and words[1] in BUILDS:
-        return 0 if run(words[1], words[2:]) else 1
+    if words[:1] in (["run"], ["beside"]) and len(words) > 1 and words[1] in BUILDS:
+        return 0 if run(words[1], words[2:], every=words[0] == "run") else 1
     if words == ["quick"]:
         failed = run_quick()
     elif words[:1] == ["all"] and len(words) <= 2:
