@@ -12,6 +12,7 @@
 ** where an operation that took t nanoseconds is in bucket round(16 log2 t).
 */
 #include "peer.h"
+#include "work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,20 +30,16 @@ void peerDie(const char *zWhere, const char *zWhat) {
 
 const char *peerAnswer(void) {
   static char z[PEER_ANSWER + 1];
-  if (!z[0]) memset(z, 'x', PEER_ANSWER);
+  if (!z[0]) workAnswerText(z, PEER_ANSWER);
   return z;
 }
 
 void peerKey(int iKey, char zKey[40]) {
-  unsigned long long x = ((unsigned long long)iKey + 1) * 0x9e3779b97f4a7c15u;
-  x ^= x >> 31;
-  snprintf(zKey, 40, "%08x-%04x-4%03x-8%03x-%012x", (unsigned)(x >> 32),
-           (unsigned)(x >> 16 & 0xffff), (unsigned)(x >> 4 & 0xfff), (unsigned)(x & 0xfff),
-           (unsigned)iKey);
+  workKey(iKey, 0, zKey);
 }
 
 void peerToken(int iKey, char zToken[40]) {
-  snprintf(zToken, 40, "%032d", iKey);
+  workToken(iKey, 0, zToken);
 }
 
 static double now(void) {

@@ -13,7 +13,12 @@ import { createHash } from "node:crypto";
 const [kind, port, , first] = process.argv.slice(2);
 const url = `redis://127.0.0.1:${port}`;
 const REPLAYED = 100;
-const answer = "x".repeat(400);
+const payment = '{"id":"pay_3NqK8s2eZvKYlo2C","amount":129900,"currency":"ILS","customer":{"id":' +
+  '"cus_9s6XKzkNRiz8i3","name":"Dana Levi","email":"dana@example.com"},' +
+  '"description":"Invoice 2024-00317","metadata":{"order":"10048823","channel":' +
+  '"web"},"capture":true,"created":1718900123,"livemode":true,"items":[{"sku":' +
+  '"A-100","qty":2}]}';
+const answer = payment.repeat(2).slice(0, 400);
 const body = { amount: 1200, currency: "ILS" };
 
 const must = (condition) => {

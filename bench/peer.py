@@ -14,7 +14,12 @@ import time
 
 SCOPE, OPERATION = "acct_1", "POST /v1/payments"
 PRINT = "idem1:e8602798346d5df40959a7817eee6f4376e351150f87dfd8287a4cbc868e69cc"
-ANSWER = "x" * 400
+PAYMENT = ('{"id":"pay_3NqK8s2eZvKYlo2C","amount":129900,"currency":"ILS","customer":{"id":'
+           '"cus_9s6XKzkNRiz8i3","name":"Dana Levi","email":"dana@example.com"},'
+           '"description":"Invoice 2024-00317","metadata":{"order":"10048823","channel":'
+           '"web"},"capture":true,"created":1718900123,"livemode":true,"items":[{"sku":'
+           '"A-100","qty":2}]}')
+ANSWER = (PAYMENT * 2)[:400]
 REPLAYED = 100
 
 SCHEMA = """

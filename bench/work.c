@@ -71,8 +71,8 @@ static const char *const azSql[S_COUNT] = {
     [S_FINGERPRINT] = "SELECT idem_fingerprint(?)",
     [S_HAND_CLAIM] =
         "INSERT INTO hand(scope, key, operation, fingerprint, token, due_at, created_at,"
-        " updated_at, state, attempt) SELECT ?1, ?2, ?3, ?4, ?5, ?6 + lease_ms, ?6, ?6,"
-        " 'processing', 1 FROM hand_policy WHERE operation = '*' ON CONFLICT DO NOTHING",
+        " updated_at, state, attempt) VALUES(?1, ?2, ?3, ?4, ?5, ?6 + (SELECT lease_ms FROM"
+        " hand_policy WHERE operation = '*'), ?6, ?6, 'processing', 1) ON CONFLICT DO NOTHING",
     [S_HAND_COMPLETE] =
         "UPDATE hand SET state = 'completed', response = ?4, code = ?5, due_at = ?6 + 86400000,"
         " tombstone_ms = 2592000000, completed_at = ?6, updated_at = ?6"
@@ -172,12 +172,18 @@ static void row(Work *p, sqlite3_stmt *pStmt) {
   if (sqlite3_step(pStmt) != SQLITE_ROW) workDie(sqlite3_sql(pStmt), sqlite3_errmsg(p->db));
 }
 
+/* Reads a column as drivers do: by its type. */
+static void readColumn(sqlite3_stmt *pStmt, int i) {
+  if (sqlite3_column_type(pStmt, i) == SQLITE_INTEGER) (void)sqlite3_column_int64(pStmt, i);
+  else (void)sqlite3_column_text(pStmt, i);
+}
+
 /* Steps on to the end; returns how many rows were left. All their columns are read. */
 static int finish(Work *p, sqlite3_stmt *pStmt) {
   int rc, n = 0;
   while ((rc = sqlite3_step(pStmt)) == SQLITE_ROW) {
     n++;
-    for (int i = 0; i < sqlite3_column_count(pStmt); i++) (void)sqlite3_column_text(pStmt, i);
+    for (int i = 0; i < sqlite3_column_count(pStmt); i++) readColumn(pStmt, i);
   }
   if (rc != SQLITE_DONE) workDie(sqlite3_sql(pStmt), sqlite3_errmsg(p->db));
   sqlite3_reset(pStmt);
@@ -192,26 +198,39 @@ static void must(Work *p, sqlite3_stmt *pStmt, int nRow, int nChange) {
   }
 }
 
-/* A key: its number mixed over all of 64 bits, or behind a time that grows. */
-static void keyText(const Work *p, int iKey, char zKey[40]) {
+/* The last n hex digits of x. Not by printf, which would cost a fifth of a replay by hand. */
+static char *putHex(char *z, sqlite3_uint64 x, int n) {
+  for (int i = n - 1; i >= 0; i--, x >>= 4) z[i] = "0123456789abcdef"[x & 15];
+  z[n] = 0;
+  return z + n;
+}
+
+void workKey(int iKey, int bOrdered, char zKey[40]) {
   sqlite3_uint64 x = ((sqlite3_uint64)iKey + 1) * 0x9e3779b97f4a7c15u;
+  sqlite3_uint64 ms = 1764500000000u + (sqlite3_uint64)iKey;
   x ^= x >> 31;
   x *= 0xbf58476d1ce4e5b9u;
   x ^= x >> 29;
-  if (p->bOrdered) {
-    sqlite3_uint64 ms = 1764500000000u + (sqlite3_uint64)iKey;
-    snprintf(zKey, 40, "%08x-%04x-7%03x-8%03x-%012x", (unsigned)(ms >> 16), (unsigned)(ms & 0xffff),
-             (unsigned)(x >> 52), (unsigned)(x >> 40 & 0xfff), (unsigned)iKey);
-  } else {
-    snprintf(zKey, 40, "%08x-%04x-4%03x-8%03x-%012x", (unsigned)(x >> 32),
-             (unsigned)(x >> 16 & 0xffff), (unsigned)(x >> 4 & 0xfff), (unsigned)(x & 0xfff),
-             (unsigned)iKey);
-  }
+  char *z = putHex(zKey, bOrdered ? ms >> 16 : x >> 32, 8);
+  *z++ = '-';
+  z = putHex(z, bOrdered ? ms : x >> 16, 4);
+  *z++ = '-';
+  *z++ = bOrdered ? '7' : '4';
+  z = putHex(z, bOrdered ? x >> 52 : x >> 4, 3);
+  *z++ = '-';
+  *z++ = '8';
+  z = putHex(z, bOrdered ? x >> 40 : x, 3);
+  *z++ = '-';
+  putHex(z, (sqlite3_uint64)iKey, 12);
 }
 
-/* The caller's own token, as a program that wants to survive a lost answer sends it. */
-static void tokenText(const Work *p, int iKey, char zToken[40]) {
-  snprintf(zToken, 40, "%02d%030d", p->iAttempt, iKey);
+void workToken(int iKey, int iAttempt, char zToken[40]) {
+  putHex(putHex(zToken, (sqlite3_uint64)iAttempt, 2), (sqlite3_uint64)iKey, 30);
+}
+
+void workAnswerText(char *z, int nByte) {
+  for (int i = 0; i < nByte; i++) z[i] = zPayment[(size_t)i % (sizeof(zPayment) - 1)];
+  z[nByte] = 0;
 }
 
 /* bench_sha(x): the limit of idem_fingerprint(x), SHA-256 in hex and nothing else. */
@@ -279,8 +298,7 @@ void workAnswer(Work *p, int nByte) {
   free(p->zAnswer);
   p->zAnswer = malloc((size_t)nByte + 1);
   if (!p->zAnswer) workDie("answer", "out of memory");
-  memset(p->zAnswer, 'x', (size_t)nByte);
-  p->zAnswer[nByte] = 0;
+  workAnswerText(p->zAnswer, nByte);
   p->nAnswer = nByte;
 }
 
@@ -312,7 +330,7 @@ void workBusiness(Work *p) {
 /* Binds scope and key; zKey must live until the statement ends. */
 static sqlite3_stmt *forKey(Work *p, int iStmt, int iKey, char zKey[40]) {
   sqlite3_stmt *q = stmt(p, iStmt);
-  keyText(p, iKey, zKey);
+  workKey(iKey, p->bOrdered, zKey);
   bind(q, 1, WORK_SCOPE);
   bind(q, 2, zKey);
   return q;
@@ -321,7 +339,7 @@ static sqlite3_stmt *forKey(Work *p, int iStmt, int iKey, char zKey[40]) {
 static void claimWith(Work *p, int iStmt, int iKey, const char *zPrint, const char *zOutcome) {
   char zKey[40], zToken[40];
   sqlite3_stmt *q = forKey(p, iStmt, iKey, zKey);
-  tokenText(p, iKey, zToken);
+  workToken(iKey, p->iAttempt, zToken);
   bind(q, 3, zPrint);
   bind(q, 4, p->zOperation);
   bind(q, 5, zToken);
@@ -329,14 +347,14 @@ static void claimWith(Work *p, int iStmt, int iKey, const char *zPrint, const ch
   const char *z = (const char *)sqlite3_column_text(q, 0);
   if (iStmt == S_CLAIM) z += sizeof("{\"outcome\":\"") - 1; /* the first member of the JSON */
   if (strncmp(z, zOutcome, strlen(zOutcome)) != 0) workDie(zOutcome, z);
-  for (int i = 1; i < sqlite3_column_count(q); i++) (void)sqlite3_column_text(q, i);
+  for (int i = 1; i < sqlite3_column_count(q); i++) readColumn(q, i);
   if (finish(p, q) != 0) workDie("claim", "two rows");
 }
 
 static void claimByHand(Work *p, int iKey) {
   char zKey[40], zToken[40];
   sqlite3_stmt *q = forKey(p, S_HAND_CLAIM, iKey, zKey);
-  tokenText(p, iKey, zToken);
+  workToken(iKey, p->iAttempt, zToken);
   bind(q, 3, p->zOperation);
   bind(q, 4, zFingerprint);
   bind(q, 5, zToken);
@@ -351,7 +369,7 @@ static const char *lookByHand(Work *p, int iKey, const char *zPrint) {
   sqlite3_stmt *q = forKey(p, S_HAND_REPLAY, iKey, zKey);
   row(p, q);
   const char *zState = (const char *)sqlite3_column_text(q, 0);
-  for (int i = 1; i < 7; i++) (void)sqlite3_column_text(q, i);
+  for (int i = 1; i < 7; i++) readColumn(q, i);
   sqlite3_int64 iDue = sqlite3_column_int64(q, 7);
   if (strcmp((const char *)sqlite3_column_text(q, 8), p->zOperation) != 0 ||
       strcmp((const char *)sqlite3_column_text(q, 9), zPrint) != 0) {
@@ -382,7 +400,7 @@ void workReplay(Work *p, int eBy, int iKey) {
 void workComplete(Work *p, int eBy, int iKey) {
   char zKey[40], zToken[40];
   sqlite3_stmt *q = forKey(p, eBy == BY_HAND ? S_HAND_COMPLETE : S_COMPLETE, iKey, zKey);
-  tokenText(p, iKey, zToken);
+  workToken(iKey, p->iAttempt, zToken);
   bind(q, 3, zToken);
   sqlite3_bind_text(q, 4, p->zAnswer, p->nAnswer, SQLITE_STATIC);
   sqlite3_bind_int(q, 5, 201);
@@ -393,7 +411,7 @@ void workComplete(Work *p, int eBy, int iKey) {
 static void release(Work *p, int eBy, int iKey) {
   char zKey[40], zToken[40];
   sqlite3_stmt *q = forKey(p, eBy == BY_HAND ? S_HAND_RELEASE : S_RELEASE, iKey, zKey);
-  tokenText(p, iKey, zToken);
+  workToken(iKey, p->iAttempt, zToken);
   bind(q, 3, zToken);
   must(p, q, eBy != BY_HAND, -1);
 }
@@ -527,7 +545,7 @@ static void oneTakeOver(Work *p, int eBy, int i) {
     return;
   }
   sqlite3_stmt *q = forKey(p, S_HAND_TAKE, p->iFirst + i, zKey);
-  tokenText(p, p->iFirst + i, zToken);
+  workToken(p->iFirst + i, p->iAttempt, zToken);
   bind(q, 3, zToken);
   sqlite3_bind_int64(q, 4, wallMs(p));
   must(p, q, 0, 1);

@@ -110,6 +110,13 @@ void workTwo(Work *p, int eBy, int iKey);   /* the claim committed first, the re
 
 int workKnown(Work *p, int iKey);           /* 1 if idem has a record of this key */
 
+/* A key: its number mixed over all of 64 bits like a UUIDv4, or behind a time that grows, like a
+** UUIDv7. The caller's own token, as a program sends it that wants to survive a lost answer. An
+** answer: JSON, as most are, with one byte in six a quotation mark. */
+void workKey(int iKey, int bOrdered, char zKey[40]);
+void workToken(int iKey, int iAttempt, char zToken[40]);
+void workAnswerText(char *z, int nByte); /* terminated: nByte + 1 bytes */
+
 /*
 ** Takes nMiB of memory from the system, for good. On a virtual machine the first touch of a page
 ** can cost more than the operation that needed it, and says nothing about either side.
