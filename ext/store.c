@@ -53,6 +53,8 @@ const char *idemEventName(int eEvent) {
 **   and as it was loaded: I id  O operation  S state  D due_at  T token  V version of the policies
 ** An UPDATE that sets audit_event fires the trigger that writes the audit row in the same
 ** statement; one that does not set it pays nothing for the trigger.
+** The INSERT is VALUES, with OR IGNORE for an attempt that is NULL if the policies have changed:
+** for an INSERT ... SELECT SQLite would copy every page that it changes.
 */
 #define AS_LOADED "WHERE" AS_ROW
 #define AS_ROW                                                                                     \
@@ -76,10 +78,10 @@ static const struct {
   const char *zBind;    /* the parameters, see above */
   int nHead;            /* how many of them come before the event */
 } aWrite[IDEM_WR_COUNT] = {
-    [IDEM_WR_INSERT] = {{"INSERT INTO main.idem_store(scope,key,operation,fingerprint,token,"
-                         "due_at,created_at,updated_at,state,attempt)"
-                         " SELECT ?1,?2,?3,?4,?5,?6,?7,?7,'processing',1 FROM main.idem_meta"
-                         " WHERE id=1 AND policy_version=?8 ON CONFLICT DO NOTHING",
+    [IDEM_WR_INSERT] = {{"INSERT OR IGNORE INTO main.idem_store(scope,key,operation,fingerprint,"
+                         "token,due_at,created_at,updated_at,state,attempt) VALUES(?1,?2,?3,?4,?5,"
+                         "?6,?7,?7,'processing',"
+                         "(SELECT 1 FROM main.idem_meta WHERE id=1 AND policy_version=?8))",
                          "INSERT INTO main.idem_claim_audited(scope,key,operation,fingerprint,"
                          "token,due_at,created_at,audit_event) SELECT ?1,?2,?3,?4,?5,?6,?7,?9"
                          " FROM main.idem_meta WHERE id=1 AND policy_version=?8"},

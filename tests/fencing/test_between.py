@@ -14,8 +14,8 @@ from conftest import connect, one
 NOW = 1_700_000_000_000
 LEASE, RETENTION, TOMBSTONE = 1000, 50_000, 400_000
 A, B, C = (f"token-{c}-0123456789" for c in "abc")
-WRITES = ("UPDATE main.idem_store", "INSERT INTO main.idem_store", "DELETE FROM main.idem_store",
-          "INSERT INTO main.idem_claim_audited")
+WRITES = ("UPDATE main.idem_store", "INSERT OR IGNORE INTO main.idem_store",
+          "DELETE FROM main.idem_store", "INSERT INTO main.idem_claim_audited")
 
 
 def call(sql):
