@@ -5,6 +5,7 @@
 ** winner alone, and the stored answer to a replay alone.
 */
 #include "answer.h"
+#include "json.h"
 #include "text.h"
 
 static const struct {
@@ -22,10 +23,18 @@ static const struct {
     [IDEM_OUT_EXHAUSTED] = {"exhausted", 409, IDEM_E_EXHAUSTED},
 };
 
-static const char *const azColumn[IDEM_COL_COUNT] = {
-    "outcome",        "message",    "http_status", "token",       "attempt",  "lease_until",
-    "retry_after_ms", "replayed",   "code",        "headers",     "response", "response_omitted",
-    "recovery_point", "checkpoint", "created_at",  "completed_at"};
+/* The names of the columns as they begin a member of a JSON object, and their lengths. */
+#define NAME(z)                                                                                    \
+  { "\"" z, sizeof(z) }
+static const struct {
+  const char *z;
+  size_t n;
+} aName[IDEM_COL_COUNT] = {
+    NAME("outcome"),        NAME("message"),     NAME("http_status"),    NAME("token"),
+    NAME("attempt"),        NAME("lease_until"), NAME("retry_after_ms"), NAME("replayed"),
+    NAME("code"),           NAME("headers"),     NAME("response"),       NAME("response_omitted"),
+    NAME("recovery_point"), NAME("checkpoint"),  NAME("created_at"),     NAME("completed_at"),
+};
 
 const char *idemOutcomeName(int eOutcome) {
   assert(eOutcome >= 0 && eOutcome < IDEM_OUT_COUNT);
@@ -166,28 +175,20 @@ void idemCellResult(sqlite3_context *pCtx, const IdemCell *pCell) {
 typedef struct Member {
   IdemCell cell; /* its value; SQLITE_NULL columns are left out */
   int bBase64;   /* a blob, or a text that is not UTF-8: that cannot stand in JSON */
-  size_t nGrow;  /* bytes that escapes add to a text */
 } Member;
-
-/* The bytes that a byte grows by in a JSON string: RFC 8259 wants a reverse solidus before '"' and
-** '\\', and something like \u001f for a control character. */
-static const unsigned char aGrow[256] = {5, 5, 5, 5, 5, 5, 5, 5, 5,         5,         5, 5,
-                                         5, 5, 5, 5, 5, 5, 5, 5, 5,         5,         5, 5,
-                                         5, 5, 5, 5, 5, 5, 5, 5, ['"'] = 1, ['\\'] = 1};
 
 /* Looks at a column. Returns how many bytes it takes at most, with its name. */
 static size_t measureMember(const IdemAnswer *pAnswer, int iCol, Member *p) {
-  const unsigned char *a;
-  size_t n = strlen(azColumn[iCol]) + sizeof(",\"_base64\":\"\"");
+  size_t n = aName[iCol].n + sizeof(",_base64\":\"\"");
+  int64_t nControl = 0;
   idemAnswerCell(pAnswer, iCol, &p->cell);
-  p->nGrow = 0;
   if (p->cell.eType == SQLITE_INTEGER) return n + 20;
-  a = p->cell.v.p;
-  p->bBase64 = p->cell.eType == SQLITE_BLOB ||
-               (p->cell.eType == SQLITE_TEXT && idemUtf8Chars(a, p->cell.v.n) < 0);
+  p->bBase64 =
+      p->cell.eType == SQLITE_BLOB ||
+      (p->cell.eType == SQLITE_TEXT && idemUtf8Measure(p->cell.v.p, p->cell.v.n, &nControl) < 0);
   if (p->bBase64) return n + ((size_t)p->cell.v.n + 2) / 3 * 4;
-  for (int i = 0; i < p->cell.v.n; i++) p->nGrow += aGrow[a[i]];
-  return n + (size_t)p->cell.v.n + p->nGrow;
+  /* A control character becomes six, a quotation mark two. */
+  return n + 2 * (size_t)p->cell.v.n + 4 * (size_t)nControl;
 }
 
 static char *put(char *z, const char *zText, size_t n) {
@@ -195,20 +196,28 @@ static char *put(char *z, const char *zText, size_t n) {
   return z + n;
 }
 
-/* What a JSON string holds. */
-static char *putText(char *z, const unsigned char *a, size_t n, size_t nGrow) {
-  if (nGrow == 0) return n ? put(z, (const char *)a, n) : z;
-  for (size_t i = 0; i < n; i++) {
-    unsigned char c = a[i];
-    if (aGrow[c] == 5) {
-      z = put(z, c < 0x10 ? "\\u000" : "\\u001", 5);
-      c = (unsigned char)"0123456789abcdef"[c & 15];
-    } else if (aGrow[c]) {
-      *z++ = '\\';
+/* What a JSON string holds: whole blocks up to what must be escaped. There is room for a block,
+** since each byte may become two. */
+static char *putText(char *z, const uint8_t *a, size_t n) {
+  const uint8_t *aEnd = a + n;
+  uint8_t *pOut = (uint8_t *)z;
+  while (a < aEnd) {
+#ifdef IDEM_BLOCK
+    if (aEnd - a >= IDEM_BLOCK) {
+      int m = idemCopyBlock(pOut, a);
+      size_t nPlain = m ? idemFirstBit(m) : IDEM_BLOCK;
+      a += nPlain;
+      pOut += nPlain;
+      if (!m) continue;
     }
-    *z++ = (char)c;
+#endif
+    if (*a < 0x20 || *a == '"' || *a == '\\') {
+      pOut = idemWriteEscape(pOut, *a++);
+    } else {
+      *pOut++ = *a++;
+    }
   }
-  return z;
+  return (char *)pOut;
 }
 
 /* The standard base64 of n bytes (RFC 4648, with padding). */
@@ -238,11 +247,9 @@ static char *putInt(char *z, int64_t i) {
 static char *putMember(char *z, int iCol, const Member *p) {
   const unsigned char *a = p->cell.v.p;
   size_t n = (size_t)p->cell.v.n;
-  *z++ = '"';
-  z = put(z, azColumn[iCol], strlen(azColumn[iCol]));
+  z = put(z, aName[iCol].z, aName[iCol].n);
   if (p->cell.eType == SQLITE_INTEGER) return putInt(put(z, "\":", 2), p->cell.i);
-  z = p->bBase64 ? putBase64(put(z, "_base64\":\"", 10), a, n)
-                 : putText(put(z, "\":\"", 3), a, n, p->nGrow);
+  z = p->bBase64 ? putBase64(put(z, "_base64\":\"", 10), a, n) : putText(put(z, "\":\"", 3), a, n);
   *z++ = '"';
   return z;
 }

@@ -28,8 +28,7 @@ static int isPlain(const unsigned char *a) {
   return ((w | (w - 0x20 * mOnes) | (w + mOnes)) & mHigh) == 0;
 }
 
-/* Counts characters, and control characters among them. -1 if the bytes are not UTF-8. */
-static int64_t measure(const void *p, int n, int64_t *pnControl) {
+int64_t idemUtf8Measure(const void *p, int n, int64_t *pnControl) {
   const unsigned char *a = p;
   int64_t nChar = 0;
   int k = 0;
@@ -44,11 +43,6 @@ static int64_t measure(const void *p, int n, int64_t *pnControl) {
     if (c < 0x20 || (c >= 0x7f && c <= 0x9f)) ++*pnControl;
   }
   return nChar;
-}
-
-int64_t idemUtf8Chars(const void *p, int n) {
-  int64_t nControl;
-  return measure(p, n, &nControl);
 }
 
 /* Takes the bytes of a TEXT, BLOB or NULL as they are. */
@@ -85,7 +79,7 @@ void idemArgText(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nM
                  IdemValue *pOut) {
   int64_t nControl, nChar;
   if (!takeText(pCall, pArg, zWhat, pOut)) return;
-  nChar = measure(pOut->p, pOut->n, &nControl);
+  nChar = idemUtf8Measure(pOut->p, pOut->n, &nControl);
   if (nChar < 0) {
     idemFail(pCall, IDEM_E_UTF8, zWhat);
   } else if (nControl > 0) {
@@ -99,11 +93,11 @@ void idemArgText(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nM
 
 void idemArgNote(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nMax,
                  IdemValue *pOut) {
-  int64_t nChar;
+  int64_t nControl, nChar;
   memset(pOut, 0, sizeof(*pOut));
   pOut->eType = SQLITE_NULL;
   if (sqlite3_value_type(pArg) == SQLITE_NULL || !takeText(pCall, pArg, zWhat, pOut)) return;
-  nChar = idemUtf8Chars(pOut->p, pOut->n);
+  nChar = idemUtf8Measure(pOut->p, pOut->n, &nControl);
   if (nChar < 0) {
     idemFail(pCall, IDEM_E_UTF8, zWhat);
   } else if (pOut->n && memchr(pOut->p, 0, (size_t)pOut->n)) {
@@ -121,12 +115,13 @@ void idemArgData(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nM
 }
 
 void idemArgFingerprint(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemValue *pOut) {
+  int64_t nControl;
   idemArgData(pCall, pArg, "fingerprint", IDEM_FINGERPRINT_MAX, pOut);
   if (pOut->eType == SQLITE_NULL) {
     if (!bNull) idemFail(pCall, IDEM_E_NULL, "fingerprint");
   } else if (pOut->n == 0) {
     idemFail(pCall, IDEM_E_EMPTY, "fingerprint", IDEM_FINGERPRINT_MAX);
-  } else if (pOut->eType == SQLITE_TEXT && idemUtf8Chars(pOut->p, pOut->n) < 0) {
+  } else if (pOut->eType == SQLITE_TEXT && idemUtf8Measure(pOut->p, pOut->n, &nControl) < 0) {
     idemFail(pCall, IDEM_E_UTF8, "fingerprint");
   }
 }

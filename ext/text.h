@@ -7,9 +7,9 @@
 #include "errors.h"
 #include "verdict.h"
 
-/* Characters in n bytes of UTF-8; -1 if they are not valid UTF-8 (overlong forms, surrogates and
-** values over U+10FFFF are not). */
-int64_t idemUtf8Chars(const void *p, int n);
+/* Characters in n bytes of UTF-8, and control characters among them; -1 if they are not valid UTF-8
+** (overlong forms, surrogates and values over U+10FFFF are not). */
+int64_t idemUtf8Measure(const void *p, int n, int64_t *pnControl);
 
 /* TEXT of nMin..nMax characters, valid UTF-8, no control characters. zWhat names it in messages. */
 void idemArgText(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nMin, int nMax,
