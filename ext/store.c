@@ -225,18 +225,24 @@ static void columnData(IdemCall *pCall, sqlite3_stmt *pStmt, int i, int mAllowed
   if (pVal->n > 0 && !pVal->p) idemFailNomem(pCall);
 }
 
-/* True if a column is the text z: no blob of the same bytes, and nothing after a NUL. The type
-** first: reading a blob as text changes it. */
+/* True if a value is the text z: no blob of the same bytes, and nothing after a NUL. */
+static int isText(const IdemValue *pVal, const char *z) {
+  size_t n = strlen(z);
+  return pVal->eType == SQLITE_TEXT && pVal->p && pVal->n == (int)n && memcmp(pVal->p, z, n) == 0;
+}
+
 static int textIs(sqlite3_stmt *pStmt, int i, const char *z) {
-  if (sqlite3_column_type(pStmt, i) != SQLITE_TEXT) return 0;
-  const char *zCol = (const char *)sqlite3_column_text(pStmt, i);
-  return zCol && strcmp(zCol, z) == 0 && sqlite3_column_bytes(pStmt, i) == (int)strlen(z);
+  IdemValue v;
+  columnValue(pStmt, i, &v);
+  return isText(&v, z);
 }
 
 /* One of the stored states; a text that is none is damage. */
 static int columnState(IdemCall *pCall, sqlite3_stmt *pStmt, int i) {
+  IdemValue v;
+  columnValue(pStmt, i, &v);
   for (int e = IDEM_ST_PROCESSING; e < IDEM_ST_COUNT; e++) {
-    if (textIs(pStmt, i, aStateName[e])) return e;
+    if (isText(&v, aStateName[e])) return e;
   }
   idemFail(pCall, IDEM_E_DAMAGED, "state");
   return IDEM_ST_PROCESSING;
