@@ -65,11 +65,13 @@ void idemCellInt(IdemCell *pCell, int64_t i) {
 void idemCellValue(IdemCell *pCell, const IdemValue *pVal) {
   pCell->eType = pVal->eType;
   pCell->v = *pVal;
+  pCell->bConst = 0;
 }
 
 void idemCellText(IdemCell *pCell, const char *z) {
   IdemValue v = {z ? SQLITE_TEXT : SQLITE_NULL, z ? (int)strlen(z) : 0, z};
   idemCellValue(pCell, &v);
+  pCell->bConst = 1;
 }
 
 /* Columns that a claim's winner sees. */
@@ -165,7 +167,10 @@ void idemCellResult(sqlite3_context *pCtx, const IdemCell *pCell) {
   const char *p = pCell->v.p ? pCell->v.p : "";
   switch (pCell->eType) {
   case SQLITE_INTEGER: sqlite3_result_int64(pCtx, pCell->i); break;
-  case SQLITE_TEXT: sqlite3_result_text(pCtx, p, pCell->v.n, SQLITE_TRANSIENT); break;
+  case SQLITE_TEXT:
+    sqlite3_result_text(pCtx, p, pCell->bConst ? -1 : pCell->v.n,
+                        pCell->bConst ? SQLITE_STATIC : SQLITE_TRANSIENT);
+    break;
   case SQLITE_BLOB: sqlite3_result_blob(pCtx, p, pCell->v.n, SQLITE_TRANSIENT); break;
   default: sqlite3_result_null(pCtx);
   }
@@ -254,7 +259,7 @@ static char *putMember(char *z, int iCol, const Member *p) {
   return z;
 }
 
-char *idemAnswerJson(const IdemAnswer *pAnswer, size_t *pn) {
+char *idemAnswerJson(const IdemAnswer *pAnswer) {
   Member aMember[IDEM_COL_COUNT];
   size_t nMax = sizeof("{}");
   char *zJson, *z;
@@ -268,7 +273,6 @@ char *idemAnswerJson(const IdemAnswer *pAnswer, size_t *pn) {
   }
   *z++ = '}'; /* there is an outcome: the object is not empty */
   *z = 0;
-  *pn = (size_t)(z - zJson);
-  assert(*pn < nMax);
+  assert((size_t)(z - zJson) < nMax);
   return zJson;
 }

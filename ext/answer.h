@@ -35,21 +35,22 @@ typedef struct IdemCell {
   int eType;   /* SQLITE_INTEGER, or that of v */
   int64_t i;   /* if eType is SQLITE_INTEGER */
   IdemValue v; /* otherwise: TEXT, BLOB or NULL */
+  int bConst;  /* a TEXT of the library's own: SQLite need not copy it */
 } IdemCell;
 
 /* The value of one column, borrowed from the answer. */
 void idemAnswerCell(const IdemAnswer *pAnswer, int iCol, IdemCell *pCell);
 
-/* Gives it to SQLite, which copies it. */
+/* Gives it to SQLite. */
 void idemCellResult(sqlite3_context *pCtx, const IdemCell *pCell);
 
-/* Makes a cell. */
+/* Makes a cell. A text is a constant of the library's. */
 void idemCellInt(IdemCell *pCell, int64_t i);
 void idemCellText(IdemCell *pCell, const char *z);
 void idemCellValue(IdemCell *pCell, const IdemValue *pVal);
 
-/* The whole answer as a JSON object of *pn bytes, terminated; NULL columns are left out. From
-** sqlite3_malloc; NULL if memory ran out. */
-char *idemAnswerJson(const IdemAnswer *pAnswer, size_t *pn);
+/* The whole answer as a JSON object, terminated; NULL columns are left out. From sqlite3_malloc;
+** NULL if memory ran out. */
+char *idemAnswerJson(const IdemAnswer *pAnswer);
 
 #endif

@@ -49,7 +49,6 @@ void idemFnClaim(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   IdemRequest req;
   IdemAnswer answer;
   char *zJson = 0;
-  size_t nJson = 0;
   begin(&call, pCtx, "idem_claim");
   idemRequestInit(&req, IDEM_CLAIM);
   idemRequestClaim(&call, &req, apArg[0], apArg[1], apArg[2], nArg > 3 ? apArg[3] : 0,
@@ -58,13 +57,14 @@ void idemFnClaim(sqlite3_context *pCtx, int nArg, sqlite3_value **apArg) {
   if (call.rc == SQLITE_OK) {
     idemClaim(&call, &req, &answer);
     if (call.rc == SQLITE_OK) {
-      zJson = idemAnswerJson(&answer, &nJson);
+      zJson = idemAnswerJson(&answer);
       if (!zJson) idemFailNomem(&call);
     }
     idemAnswerClear(&answer);
   }
   if (idemCallResult(&call, pCtx)) {
-    sqlite3_result_text64(pCtx, zJson, nJson, sqlite3_free, SQLITE_UTF8);
+    /* Without a length: then SQLite knows that it is terminated, and need not see to that. */
+    sqlite3_result_text(pCtx, zJson, -1, sqlite3_free);
     sqlite3_result_subtype(pCtx, 'J');
   }
 }
