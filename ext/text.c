@@ -127,15 +127,16 @@ void idemArgFingerprint(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemVal
 }
 
 void idemArgToken(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemValue *pOut) {
-  const unsigned char *a;
+  int64_t nControl;
   memset(pOut, 0, sizeof(*pOut));
   pOut->eType = SQLITE_NULL;
   if (bNull && sqlite3_value_type(pArg) == SQLITE_NULL) return;
   if (!takeText(pCall, pArg, "token", pOut)) return;
-  a = pOut->p;
-  int bGood = pOut->n >= IDEM_TOKEN_MIN && pOut->n <= IDEM_TOKEN_MAX;
-  for (int i = 0; bGood && i < pOut->n; i++) bGood = a[i] >= 0x20 && a[i] < 0x7f;
-  if (!bGood) idemFail(pCall, IDEM_E_TOKEN_SHAPE);
+  /* As many characters as bytes: that is ASCII. */
+  if (pOut->n < IDEM_TOKEN_MIN || pOut->n > IDEM_TOKEN_MAX ||
+      idemUtf8Measure(pOut->p, pOut->n, &nControl) != pOut->n || nControl > 0) {
+    idemFail(pCall, IDEM_E_TOKEN_SHAPE);
+  }
 }
 
 /* True if a TEXT is a decimal integer of at most 18 digits: Perl's DBI and Tcl bind numbers so. */
