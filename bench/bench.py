@@ -169,7 +169,7 @@ def measure_crowds(out, starters, durability):
         for client in clients:
             client.ready()
     for number in CROWDS:
-        for _ in range(3):
+        for _ in range(ROUNDS):
             for name, clients in crowd.items():
                 work = "two" if name in report.WITHOUT_TRANSACTION else "one"
                 turn(out, "crowd " + name, durability, work, clients[:number])
