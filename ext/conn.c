@@ -140,18 +140,36 @@ void idemConnSetClaimDraft(IdemConn *pConn, int bDraft) {
   pConn->bClaimDraft = bDraft;
 }
 
+/*
+** True if SQLite lists no statement of this connection, though there are some: after
+** sqlite3_close_v2() a connection lives on until its last statement is finalised, and a SQLite that
+** was built with SQLITE_ENABLE_API_ARMOR (Apple's) answers no question about it, this one included.
+** Who sweeps up finds nothing there either, so all of ours are still to be finalised.
+*/
+static int isBlind(sqlite3 *db) {
+  return !sqlite3_next_stmt(db, 0) && !sqlite3_db_filename(db, "main");
+}
+
+/* One that is running is given back by whoever runs it, and then finalised. */
+static void dropStatement(sqlite3_stmt *pStmt) {
+  if (pStmt && !sqlite3_stmt_busy(pStmt)) sqlite3_finalize(pStmt);
+}
+
 /* Finalises the cached statements, but only those that SQLite still knows. Finalising the holding
 ** statement may disconnect idem_call, which comes here again: so the cache is emptied first. */
 static void dropStatements(IdemConn *pConn) {
   sqlite3_stmt *apStmt[IDEM_STMT_COUNT], *pNext, *pStmt;
   memcpy(apStmt, pConn->apStmt, sizeof(apStmt));
   memset(pConn->apStmt, 0, sizeof(pConn->apStmt));
+  if (isBlind(pConn->db)) {
+    for (int i = 0; i < IDEM_STMT_COUNT; i++) dropStatement(apStmt[i]);
+    return;
+  }
   for (pStmt = sqlite3_next_stmt(pConn->db, 0); pStmt; pStmt = pNext) {
     pNext = sqlite3_next_stmt(pConn->db, pStmt);
     for (int i = 0; i < IDEM_STMT_COUNT; i++) {
       if (apStmt[i] == pStmt) {
-        /* One that is running is given back by whoever runs it, and then finalised. */
-        if (!sqlite3_stmt_busy(pStmt)) sqlite3_finalize(pStmt);
+        dropStatement(pStmt);
         break;
       }
     }
@@ -161,7 +179,7 @@ static void dropStatements(IdemConn *pConn) {
 void idemConnRelease(IdemConn *pConn, sqlite3_stmt *pStmt) {
   sqlite3_stmt *p = sqlite3_next_stmt(pConn->db, 0);
   while (p && p != pStmt) p = sqlite3_next_stmt(pConn->db, p);
-  if (p) idemConnDone(pConn, p);
+  if (p || isBlind(pConn->db)) idemConnDone(pConn, pStmt);
 }
 
 void idemConnGuardUp(IdemConn *pConn, int bClaimTable) {

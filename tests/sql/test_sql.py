@@ -21,7 +21,7 @@ def test_script(script):
         pytest.skip("the sqlite3 shell is not installed")
     done = subprocess.run(["sqlite3", "-batch", ":memory:"], input=f".load '{SO}'\n{script.read_text()}",
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
-                          env={"PATH": os.environ["PATH"], "HOME": str(HERE)})
+                          env={**os.environ, "HOME": str(HERE)})
     # The shell's line numbers count the .load line; its exit code tells of errors, which are wanted here.
     expected = script.with_suffix(".expected")
     if os.environ.get("IDEM_UPDATE") == "1":
