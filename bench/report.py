@@ -1,6 +1,7 @@
 """report.py: from build/bench/raw to bench/results: medians, spreads, ratios, targets, plots.
 
-The spread of a figure is the distance of its quartiles in percent of its median.
+The spread of a figure is the distance of its quartiles in percent of its median. A ratio is the
+median of the ratios of the rounds, so it need not be the ratio of the medians beside it.
 """
 import collections
 import csv
@@ -52,6 +53,13 @@ def median_spread(values):
         return median, 100 * (max(values) - min(values)) / median
     low, _, high = statistics.quantiles(values, n=4)
     return median, 100 * (high - low) / median
+
+
+def ratio_of(values, others):
+    """The median of the ratios, round by round: what slows a round slows both sides of it."""
+    if len(values) != len(others):
+        return statistics.median(values) / statistics.median(others)
+    return statistics.median(a / b for a, b in zip(values, others))
 
 
 def read(name):
@@ -106,30 +114,33 @@ class Targets:
 
 def limit_tables(targets):
     times = gather(read("limit"), 4)
-    medians = {key[1:]: median_spread(values) for key, values in times.items() if key[0] == "limit"}
+    turns = {key[1:]: values for key, values in times.items() if key[0] == "limit"}
     table, out = [], []
-    for (place, operation, by), (hand, hand_spread) in medians.items():
+    for (place, operation, by), by_hand in turns.items():
         if by != "by hand":
             continue
-        row = [place, operation]
+        row, (hand, hand_spread) = [place, operation], median_spread(by_hand)
         for form in "scalar", "table":
-            us, spread = medians.get((place, operation, form), (None, None))
-            row += [f"{figure(us)} ± {spread:.0f} %", f"{us / hand:.2f}"] if us else ["", ""]
-            if us:
-                out.append([place, operation, form, f"{us:.3f}", f"{spread:.1f}", f"{hand:.3f}",
-                            f"{us / hand:.3f}"])
+            if (place, operation, form) not in turns:
+                row += ["", ""]
+                continue
+            us, spread = median_spread(turns[place, operation, form])
+            ratio = ratio_of(turns[place, operation, form], by_hand)
+            row += [f"{figure(us)} ± {spread:.0f} %", f"{ratio:.2f}"]
+            out.append([place, operation, form, f"{us:.3f}", f"{spread:.1f}", f"{hand:.3f}",
+                        f"{ratio:.3f}"])
         table.append([*row[:2], f"{figure(hand)} ± {hand_spread:.0f} %", *row[2:]])
     header = ["place", "operation", "form", "us", "spread_percent", "by_hand_us", "ratio"]
     write_csv("limit", header, out)
-    limit_targets(targets, medians)
+    limit_targets(targets, turns)
     header = ["where", "operation", "by hand, µs", "scalar, µs", "ratio", "table, µs", "ratio"]
     return markdown(header, table) + "\n" + size_table(times)
 
 
-def limit_targets(targets, medians):
+def limit_targets(targets, turns):
 
     def ratio(place, operation, form="scalar", other=None):
-        return medians[place, operation, form][0] / medians[place, other or operation, "by hand"][0]
+        return ratio_of(turns[place, operation, form], turns[place, other or operation, "by hand"])
 
     targets.at_most("claim + complete, in a transaction / by hand",
                     ratio("NORMAL", "claim + complete"), 1.2)
@@ -144,8 +155,8 @@ def limit_targets(targets, medians):
     targets.at_most("durable claim / raw commit",
                     ratio("FULL", "claim in autocommit", other="raw commit"), 1.05)
     targets.at_most("audit 'exceptions' / 'off'",
-                    medians["NORMAL", "claim + complete", "scalar"][0]
-                    / medians["NORMAL", "claim + complete unaudited", "scalar"][0], 1.02)
+                    ratio_of(turns["NORMAL", "claim + complete", "scalar"],
+                             turns["NORMAL", "claim + complete unaudited", "scalar"]), 1.02)
 
 
 def size_table(times):
@@ -195,9 +206,10 @@ def percentiles(rows):
     return found
 
 
-def peer_targets(targets, rate):
-    def over(name, durability, work, ours="idem", idem_work=None):
-        return rate[ours, durability, idem_work or work] / rate[name, durability, work]
+def peer_targets(targets, turns):
+    def over(name, durability, work, idem_work=None):
+        return ratio_of(turns["idem", durability, idem_work or work],
+                        turns[name, durability, work])
 
     pg = "postgres-conflict"
     targets.at_least("durable, one transaction: idem / PostgreSQL", over(pg, "durable", "one"), 3.5)
@@ -209,7 +221,7 @@ def peer_targets(targets, rate):
     targets.at_least("replay: idem / PostgreSQL", over(pg, "relaxed", "replay"), 40)
     targets.at_least("replay: idem / Redis", over("redis", "relaxed", "replay"), 7)
     for name in "node-idempotency", "powertools":
-        if (name, "durable", "two") in rate:
+        if (name, "durable", "two") in turns:
             for durability, work in ("durable", "two"), ("relaxed", "two"), ("relaxed", "replay"):
                 label = work if work == "replay" else f"{durability}, two commits"
                 targets.at_least(f"{label}: idem / {PEERS[name][0]}",
@@ -218,19 +230,21 @@ def peer_targets(targets, rate):
 
 def peer_tables(targets):
     rows = read("peers")
-    found = {key: median_spread(values) for key, values in rates(rows).items()}
-    rate = {key[:3]: median for key, (median, _) in found.items() if " " not in key[0]}
-    peer_targets(targets, rate)
+    by_turn = rates(rows)
+    found = {key: median_spread(values) for key, values in by_turn.items()}
+    turns = {key[:3]: values for key, values in by_turn.items() if " " not in key[0]}
+    peer_targets(targets, turns)
     table = []
     for name, (label, *_) in PEERS.items():
         cells = []
         for durability, work in ORDERS:
-            if (name, durability, work) not in rate:
+            if (name, durability, work) not in turns:
                 cells.append("–")
                 continue
             median, spread = found[name, durability, work, 1]
-            times = f" ({median / rate['idem', durability, work]:.2f})" if name != "idem" else ""
-            cells.append(f"{median:,.0f} ± {spread:.0f} %{times}")
+            times = ratio_of(turns[name, durability, work], turns["idem", durability, work])
+            cells.append(f"{median:,.0f} ± {spread:.0f} %"
+                         + (f" ({times:.2f})" if name != "idem" else ""))
         if any(cell != "–" for cell in cells):
             table.append([label, *cells])
     header = ["contender", "durability", "work", "clients", "per_second", "spread_percent"]

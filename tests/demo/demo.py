@@ -50,7 +50,6 @@ def connect(path):
     db = sqlite3.connect(str(path), timeout=10, isolation_level=None)
     db.enable_load_extension(True)
     db.load_extension(SO)
-    db.execute("PRAGMA journal_mode = WAL").fetchall()
     db.execute("SELECT idem_init()").fetchall()
     return db
 
@@ -66,6 +65,7 @@ def part_payment(path):
     say("The client sends POST /payments with Idempotency-Key: order-123. The server claims the key.")
     token = "server-7-request-000001"
     out = shell(path, f"""
+PRAGMA journal_mode = WAL;
 SELECT idem_init();
 SELECT outcome, attempt FROM idem_claim('acct_1', 'order-123', idem_fingerprint('{{"amount":1200,"currency":"ILS"}}'), 'POST /payments', '{token}');
 """)
