@@ -157,7 +157,7 @@ static void dropStatement(sqlite3_stmt *pStmt) {
 
 /* Finalises the cached statements, but only those that SQLite still knows. Finalising the holding
 ** statement may disconnect idem_call, which comes here again: so the cache is emptied first. */
-void idemConnDrop(IdemConn *pConn) {
+static void dropStatements(IdemConn *pConn) {
   sqlite3_stmt *apStmt[IDEM_STMT_COUNT], *pNext, *pStmt;
   memcpy(apStmt, pConn->apStmt, sizeof(apStmt));
   memset(pConn->apStmt, 0, sizeof(pConn->apStmt));
@@ -194,7 +194,7 @@ void idemConnGuardDown(IdemConn *pConn, int bClaimTable) {
   pConn->nClaimTable -= bClaimTable;
   assert(pConn->nClaimTable >= 0);
   /* The statement IDEM_STMT_BODY refers to idem_call and would keep that guard up by itself. */
-  if (pConn->nGuard == 0 || (bClaimTable && pConn->nClaimTable == 0)) idemConnDrop(pConn);
+  if (pConn->nGuard == 0 || (bClaimTable && pConn->nClaimTable == 0)) dropStatements(pConn);
 }
 
 /* Connects a guard if there is none. It may fail (the schema may be locked or unreadable); then

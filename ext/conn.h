@@ -118,7 +118,4 @@ void idemConnDone(IdemConn *pConn, sqlite3_stmt *pStmt);
 ** standing on a row between two calls of SQLite's. */
 void idemConnRelease(IdemConn *pConn, sqlite3_stmt *pStmt);
 
-/* Finalises what is kept prepared; what is in use then goes when it is given back. */
-void idemConnDrop(IdemConn *pConn);
-
 #endif

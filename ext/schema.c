@@ -196,10 +196,7 @@ static void createStore(IdemCall *pCall, void *pUnused) {
 }
 
 int idemSchemaInit(IdemCall *pCall) {
-  /* Under this connection there may be another file than before, with the same cookie, since
-  ** sqlite3_deserialize(): nothing that was seen in the old one holds. */
   idemConnSetVerified(pCall->pConn, 0, NO_COOKIE);
-  idemConnDrop(pCall->pConn);
   /* After a failure it is looked for as well, whatever failed: what a statement created and its
   ** rollback took back stands in SQLite's memory until a statement meets the old cookie. */
   for (int i = 0; i < 3 && !haveStore(pCall) && pCall->rc == SQLITE_OK; i++) {

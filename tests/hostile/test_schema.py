@@ -437,28 +437,3 @@ def test_what_applications_may_add(path):
     db.execute("VACUUM")
     assert claim(db, "new-2")["outcome"] == "claimed"
     db.close()
-
-
-@pytest.mark.skipif(not hasattr(sqlite3.Connection, "deserialize"), reason="Python 3.11 has it")
-def test_another_file_under_the_connection():
-    """sqlite3_deserialize() puts one there, perhaps with the same schema cookie: idem_init looks
-    again, and what was prepared before does not go on."""
-    db = connect(":memory:")
-    for call in ("SELECT idem_claim('t','old','fp')", "SELECT * FROM idem_records"):
-        db.execute(call).fetchall()                     # both are kept prepared now
-    cookie = one(db, "PRAGMA schema_version")
-    evil = sqlite3.connect(":memory:", isolation_level=None)
-    evil.deserialize(db.serialize())
-    evil.execute("CREATE TABLE loot(a)")
-    evil.execute("CREATE TRIGGER evil AFTER INSERT ON idem_store BEGIN INSERT INTO loot VALUES(1); END")
-    evil.execute(f"PRAGMA schema_version = {cookie}")
-    db.deserialize(evil.serialize())
-    for call in ("SELECT idem_init()", "SELECT idem_claim('t','new','fp')",
-                 "SELECT * FROM idem_claim('t','new','fp')"):
-        with pytest.raises(sqlite3.OperationalError, match="evil is not as idem created it"):
-            db.execute(call).fetchall()
-    assert one(db, "SELECT count(*) FROM loot") == 0
-    db.deserialize(connect(":memory:").serialize())     # and a good one again
-    assert one(db, "SELECT idem_init()") == 1
-    assert claim(db, "new")["outcome"] == "claimed"
-    db.close()
