@@ -765,8 +765,7 @@ static void bindNothing(sqlite3_stmt *pStmt, const void *pArg) {
 }
 
 int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad) {
-  /* The same expression as in the trigger idem_audit_chain. quote() stops at a NUL, which idem
-  ** never
+  /* The same expression as in the trigger idem_audit_chain. quote() stops at a NUL, which idem never
   ** writes: a text that holds one was changed. */
   static const char zSql[] =
       "SELECT id,prev,digest,idem_fingerprint_raw(prev||','||id||','||at||','||quote(event)||','||"
@@ -802,7 +801,7 @@ int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad) {
 /* The listings. Each reads scope and key after the columns that readRecord() wants. */
 #define SCAN_COLUMNS POLICY_COLUMNS "," RECORD_COLUMNS ",r.scope,r.key"
 #define SCAN         "SELECT " SCAN_COLUMNS " FROM main.idem_store r "
-#define SCAN_POLICY  " CROSS JOIN main.idem_policy p ON " POLICY_OF("r.operation")
+#define SCAN_POLICY  " LEFT JOIN main.idem_policy p ON " POLICY_OF("r.operation")
 static const char *const azScan[IDEM_SCAN_COUNT] = {
     [IDEM_SCAN_ALL] = SCAN SCAN_POLICY " ORDER BY r.id",
     [IDEM_SCAN_KEY] = SCAN SCAN_POLICY " WHERE r.scope=?1 AND r.key=?2",
@@ -832,6 +831,7 @@ sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemListing *pScan) {
 
 void idemStoreScanRow(IdemCall *pCall, sqlite3_stmt *pStmt, IdemRecord *pRec, IdemPolicy *pPol,
                       IdemValue *pScope, IdemValue *pKey) {
+  if (sqlite3_column_type(pStmt, 0) == SQLITE_NULL) idemFail(pCall, IDEM_E_NO_POLICY);
   readPolicy(pCall, pStmt, 0, pPol);
   readRecord(pCall, pStmt, POLICY_COUNT, pRec);
   columnData(pCall, pStmt, POLICY_COUNT + RECORD_COUNT, 2, pScope);

@@ -159,6 +159,9 @@ def test_no_default_policy(image, path):
     db = connect(path, init=False)
     with pytest.raises(sqlite3.OperationalError, match="^idem_claim: idem_policy has no row '\\*'"):
         one(db, "SELECT idem_claim('t','new','fp')")
+    for listing in ("", "WHERE scope = 't' AND key = 'done'", "WHERE state = 'completed'"):
+        with pytest.raises(sqlite3.OperationalError, match="idem_policy has no row '\\*'"):
+            db.execute(f"SELECT key FROM idem_records {listing}").fetchall()
     db.close()
 
 
