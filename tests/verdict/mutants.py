@@ -8,11 +8,14 @@ EQUIVALENT with the reason why no caller can tell it from the original.
 
 test_mutants.py runs a sample by default and all of them with IDEM_DEEP=1.
 """
+import concurrent.futures
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import namedtuple
 
 import verdict_lines
@@ -130,9 +133,10 @@ class Court:
         self.lines = self.output(program)  # test_verdict.py compares these with the oracle
 
     def build(self, text):
-        source = self.directory / "mutant.c"
+        name = f"mutant-{threading.get_ident()}"        # one at a time in each thread
+        source = self.directory / f"{name}.c"
         source.write_text(text)
-        return verdict_lines.link(self.directory / "mutant", source, self.objects)
+        return verdict_lines.link(self.directory / name, source, self.objects)
 
     @staticmethod
     def output(program, *args):
@@ -175,14 +179,15 @@ class Court:
 def judge_all(chosen, court, report=lambda mutant, how: None):
     """Judges mutants and returns (killed, equivalent, survivors)."""
     killed, equivalent, survivors = [], [], []
-    for mutant in chosen:
-        how = court.judge(mutant)
-        if how == "does not compile":
-            continue
-        excused = (mutant.was, mutant.now) in EQUIVALENT
-        kind = killed if how else equivalent if excused else survivors
-        kind.append(mutant)
-        report(mutant, how)
+    chosen = list(chosen)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, how in zip(chosen, pool.map(court.judge, chosen)):
+            if how == "does not compile":
+                continue
+            excused = (mutant.was, mutant.now) in EQUIVALENT
+            kind = killed if how else equivalent if excused else survivors
+            kind.append(mutant)
+            report(mutant, how)
     return killed, equivalent, survivors
 
 
