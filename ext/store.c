@@ -765,8 +765,8 @@ static void bindNothing(sqlite3_stmt *pStmt, const void *pArg) {
 }
 
 int idemStoreAuditVerify(IdemCall *pCall, int64_t *piBad) {
-  /* The same expression as in the trigger idem_audit_chain. quote() stops at a NUL, which idem never
-  ** writes: a text that holds one was changed. */
+  /* The same expression as in the trigger idem_audit_chain. quote() stops at a NUL; idem writes
+  ** none, so a text that holds one was changed. */
   static const char zSql[] =
       "SELECT id,prev,digest,idem_fingerprint_raw(prev||','||id||','||at||','||quote(event)||','||"
       "quote(scope)||','||quote(key)||','||quote(operation)||','||attempt||','||quote(detail)),"
