@@ -29,7 +29,7 @@ static const struct {
 static const struct {
   const char *z;
   size_t n;
-} aName[IDEM_COL_COUNT] = {
+} aColumn[IDEM_COL_COUNT] = {
     NAME("outcome"),        NAME("message"),     NAME("http_status"),    NAME("token"),
     NAME("attempt"),        NAME("lease_until"), NAME("retry_after_ms"), NAME("replayed"),
     NAME("code"),           NAME("headers"),     NAME("response"),       NAME("response_omitted"),
@@ -184,7 +184,7 @@ typedef struct Member {
 
 /* Looks at a column. Returns how many bytes it takes at most, with its name. */
 static size_t measureMember(const IdemAnswer *pAnswer, int iCol, Member *p) {
-  size_t n = aName[iCol].n + sizeof(",_base64\":\"\"");
+  size_t n = aColumn[iCol].n + sizeof(",_base64\":\"\"");
   int64_t nControl = 0;
   idemAnswerCell(pAnswer, iCol, &p->cell);
   if (p->cell.eType == SQLITE_INTEGER) return n + 20;
@@ -252,7 +252,7 @@ static char *putInt(char *z, int64_t i) {
 static char *putMember(char *z, int iCol, const Member *p) {
   const unsigned char *a = p->cell.v.p;
   size_t n = (size_t)p->cell.v.n;
-  z = put(z, aName[iCol].z, aName[iCol].n);
+  z = put(z, aColumn[iCol].z, aColumn[iCol].n);
   if (p->cell.eType == SQLITE_INTEGER) return putInt(put(z, "\":", 2), p->cell.i);
   z = p->bBase64 ? putBase64(put(z, "_base64\":\"", 10), a, n) : putText(put(z, "\":\"", 3), a, n);
   *z++ = '"';
