@@ -190,7 +190,8 @@ class Bench:
         changed = self.directory / f"{name}.c"
         changed.write_text(text.replace(breach.was, breach.now))
         objects = {**self.objects, breach.file: self.compile(changed, name)}
-        so = self.directory / f"{name}.so"
+        so = self.directory / name / "idem.so"          # SQLite calls the entry point by this name
+        so.parent.mkdir(exist_ok=True)
         subprocess.run(["cc", "-shared", "-o", str(so), *map(str, objects.values()), "-lcrypto"],
                        check=True)
         return so
@@ -198,6 +199,9 @@ class Bench:
     def noticed(self, breach):
         """The first test that fails; None if all pass."""
         environment = dict(os.environ, IDEM_SO=str(self.build(breach)))
+        # One that does not even load would fail every test, and tell nothing.
+        subprocess.run([sys.executable, "-c", "from conftest import connect; connect(':memory:')"],
+                       cwd=ROOT / "tests", env=environment, check=True)
         tests = [str(ROOT / "tests" / name) for name in breach.tests.split()]
         done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", *tests],
                               cwd=ROOT, env=environment, capture_output=True, text=True,
