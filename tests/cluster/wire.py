@@ -198,9 +198,6 @@ class Client:
         body = self.ask(CLUSTER, word(1), NODES)
         return {body.word(): (body.text(), body.word()) for _ in range(body.word())}
 
-    def transfer(self, node):
-        self.ask(TRANSFER, word(node), EMPTY)
-
     def remove(self, node):
         """From the cluster: ask the leader."""
         self.ask(REMOVE, word(node), EMPTY)
