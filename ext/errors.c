@@ -15,17 +15,23 @@ static const struct {
     [IDEM_E_NULL] = {SQLITE_ERROR, "%s is NULL, a value is required"},
     [IDEM_E_TYPE_TEXT] = {SQLITE_ERROR, "%s is not TEXT: bind it as a string"},
     [IDEM_E_TYPE_DATA] = {SQLITE_ERROR, "%s is a number: bind it as TEXT, BLOB or NULL"},
+    [IDEM_E_TYPE_FINGERPRINT] = {SQLITE_ERROR, "fingerprint is a number: bind it as TEXT or BLOB, "
+                                               "idem_fingerprint(body) makes one"},
     [IDEM_E_TYPE_INT] = {SQLITE_ERROR, "%s is not an integer"},
     [IDEM_E_RANGE] = {SQLITE_ERROR, "%s is out of range, %lld to %lld is allowed"},
-    [IDEM_E_EMPTY] = {SQLITE_ERROR, "%s is empty, 1 to %d are required"},
+    [IDEM_E_EMPTY] = {SQLITE_ERROR, "%s is empty, 1 to %d %s are required"},
     [IDEM_E_CHARS] = {SQLITE_ERROR, "%s is %lld characters, the limit is %d"},
     [IDEM_E_BYTES] = {SQLITE_ERROR, "%s is %lld bytes, the limit is %d"},
+    [IDEM_E_FINGERPRINT_BYTES] = {SQLITE_ERROR, "fingerprint is %lld bytes, the limit is %d: pass "
+                                                "idem_fingerprint(body), not the body"},
     [IDEM_E_UTF8] = {SQLITE_ERROR, "%s is not valid UTF-8"},
     [IDEM_E_CONTROL] = {SQLITE_ERROR, "%s holds a NUL or another control character, which is not "
                                       "allowed"},
     [IDEM_E_TOKEN_SHAPE] = {SQLITE_ERROR, "token must be 16 to 128 printable ASCII characters"},
     [IDEM_E_OPERATION] = {SQLITE_ERROR, "operation '*' is the name of the default policy, use "
                                         "another name"},
+    [IDEM_E_SWAPPED] = {SQLITE_ERROR, "operation is a fingerprint: the order is scope, key, "
+                                      "fingerprint, operation"},
     [IDEM_E_VERB] = {SQLITE_ERROR, "the third argument must be 'completed' or 'retry'"},
     [IDEM_E_ARGUMENTS] = {SQLITE_ERROR, "wrong number of arguments, the form is %s"},
     [IDEM_E_HEADER] = {SQLITE_ERROR,
@@ -40,17 +46,19 @@ static const struct {
                           "key equals the scope: the owner's name is not one operation; use a "
                           "fresh key per operation, or set allow_content_key = 1 in idem_policy"},
     [IDEM_E_PREFIX] = {SQLITE_ERROR,
-                       "the stored fingerprint is of the form %.*s and the presented one of the "
-                       "form %.*s: they cannot be compared; retry with the form that was used "
+                       "the stored fingerprint is of the form '%.*s' and the presented one of the "
+                       "form '%.*s', they cannot be compared: retry with the form that was used "
                        "first"},
     [IDEM_E_TOKEN_USED] = {SQLITE_CONSTRAINT, "this token was used by an earlier attempt, a token "
                                               "is good for one attempt: claim with a new one"},
     [IDEM_E_NO_RECORD] = {SQLITE_CONSTRAINT,
-                          "claim lost: there is no record of this scope and key"},
+                          "claim lost or never made: there is no record of this scope and key, "
+                          "look in idem_records"},
     [IDEM_E_EXPIRED] = {SQLITE_CONSTRAINT,
                         "claim lost: the record is finished and its answer has expired"},
-    [IDEM_E_LOST] = {SQLITE_CONSTRAINT, "claim lost: the token was superseded by another attempt "
-                                        "or by a decision, roll back"},
+    [IDEM_E_LOST] = {SQLITE_CONSTRAINT, "claim lost: the token does not hold the record, another "
+                                        "attempt or a decision superseded it or it never did: "
+                                        "roll back"},
     [IDEM_E_RELEASED] = {SQLITE_CONSTRAINT,
                          "claim lost: the record was released, claim again with a new token"},
     [IDEM_E_ANSWERED] = {SQLITE_CONSTRAINT,
@@ -105,6 +113,8 @@ static const struct {
     [IDEM_E_FOREIGN] = {SQLITE_ERROR,
                         "the database object %s is not as idem created it, and is not "
                         "trusted: drop it or restore the store"},
+    [IDEM_E_INCOMPLETE] = {SQLITE_ERROR, "the store is incomplete, %.*s is missing: restore the "
+                                         "database from a backup"},
     [IDEM_E_DAMAGED] = {SQLITE_CORRUPT_VTAB, "the record holds what idem never writes (column %s): "
                                              "restore the database from a backup"},
     [IDEM_E_NO_POLICY] = {SQLITE_ERROR, "idem_policy has no row '*': insert one with the defaults"},

@@ -9,25 +9,28 @@
 enum {
   IDEM_E_NONE = 0,
   /* arguments: (SQLITE_ERROR) */
-  IDEM_E_NULL,        /* %s is NULL */
-  IDEM_E_TYPE_TEXT,   /* %s is not text */
-  IDEM_E_TYPE_DATA,   /* %s is not text, blob or NULL */
-  IDEM_E_TYPE_INT,    /* %s is not an integer */
-  IDEM_E_RANGE,       /* %s is outside %lld..%lld */
-  IDEM_E_EMPTY,       /* %s is empty, 1 to %d are wanted */
-  IDEM_E_CHARS,       /* %s is %lld characters, the limit is %d */
-  IDEM_E_BYTES,       /* %s is %lld bytes, the limit is %d */
-  IDEM_E_UTF8,        /* %s is not valid UTF-8 */
-  IDEM_E_CONTROL,     /* %s holds a NUL or control character */
-  IDEM_E_TOKEN_SHAPE, /* token: 16 to 128 printable characters */
-  IDEM_E_OPERATION,   /* operation '*' is the name of the default policy */
-  IDEM_E_VERB,        /* idem_resolve: second word */
-  IDEM_E_ARGUMENTS,   /* wrong number of arguments, %s are wanted */
-  IDEM_E_HEADER,      /* not an Idempotency-Key header */
-  IDEM_E_SCHEMA_NAME, /* no bundled SQL file of that name */
-  IDEM_E_CONTENT_KEY, /* the key is the fingerprint */
-  IDEM_E_SCOPE_KEY,   /* the key is the scope */
-  IDEM_E_PREFIX,      /* fingerprints of two forms: %.*s and %.*s */
+  IDEM_E_NULL,              /* %s is NULL */
+  IDEM_E_TYPE_TEXT,         /* %s is not text */
+  IDEM_E_TYPE_DATA,         /* %s is not text, blob or NULL */
+  IDEM_E_TYPE_FINGERPRINT,  /* neither is the fingerprint */
+  IDEM_E_TYPE_INT,          /* %s is not an integer */
+  IDEM_E_RANGE,             /* %s is outside %lld..%lld */
+  IDEM_E_EMPTY,             /* %s is empty, 1 to %d of %s are wanted */
+  IDEM_E_CHARS,             /* %s is %lld characters, the limit is %d */
+  IDEM_E_BYTES,             /* %s is %lld bytes, the limit is %d */
+  IDEM_E_FINGERPRINT_BYTES, /* the fingerprint is %lld bytes, the limit is %d */
+  IDEM_E_UTF8,              /* %s is not valid UTF-8 */
+  IDEM_E_CONTROL,           /* %s holds a NUL or control character */
+  IDEM_E_TOKEN_SHAPE,       /* token: 16 to 128 printable characters */
+  IDEM_E_OPERATION,         /* operation '*' is the name of the default policy */
+  IDEM_E_SWAPPED,           /* operation is what idem_fingerprint() makes */
+  IDEM_E_VERB,              /* idem_resolve: second word */
+  IDEM_E_ARGUMENTS,         /* wrong number of arguments, %s are wanted */
+  IDEM_E_HEADER,            /* not an Idempotency-Key header */
+  IDEM_E_SCHEMA_NAME,       /* no bundled SQL file of that name */
+  IDEM_E_CONTENT_KEY,       /* the key is the fingerprint */
+  IDEM_E_SCOPE_KEY,         /* the key is the scope */
+  IDEM_E_PREFIX,            /* fingerprints of two forms: %.*s and %.*s */
   /* lost claims and refused decisions: (SQLITE_CONSTRAINT) */
   IDEM_E_TOKEN_USED, /* a token is good for one attempt only */
   IDEM_E_NO_RECORD,  /* there is no record of this key */
@@ -61,6 +64,7 @@ enum {
   IDEM_E_NO_STORE,    /* run SELECT idem_init() */
   IDEM_E_FUTURE,      /* schema version %d is newer */
   IDEM_E_FOREIGN,     /* %s is not what idem created */
+  IDEM_E_INCOMPLETE,  /* %.*s of the store is missing */
   IDEM_E_DAMAGED,     /* a row holds what idem never writes */
   IDEM_E_NO_POLICY,   /* no row '*' */
   IDEM_E_TRIGGERS,    /* triggers are switched off */

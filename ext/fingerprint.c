@@ -69,7 +69,7 @@ static const struct {
 } aFault[IDEM_FAULT_COUNT] = {
     {"", ""},
     {"eof", "the text ends too early"},
-    {"syntax", "not JSON"},
+    {"syntax", "not JSON; idem_fingerprint_raw() takes any bytes"},
     {"utf8", "not valid UTF-8"},
     {"surrogate", "half a surrogate pair"},
     {"escape", "not an escape JSON knows"},
@@ -105,9 +105,12 @@ static void failFault(const Call *p, IdemFault fault) {
            : fault.eKind == IDEM_FAULT_TOOBIG ? SQLITE_TOOBIG
                                               : SQLITE_ERROR;
   assert(fault.eKind > IDEM_FAULT_NONE && fault.eKind < IDEM_FAULT_COUNT);
+  int bEmpty = fault.eKind == IDEM_FAULT_EOF && fault.iByte == 0;
   failText(p->pCtx, rc,
            sqlite3_mprintf("%s: %s at byte %llu: %s", p->zFunction, aFault[fault.eKind].zKind,
-                           (sqlite3_uint64)fault.iByte, aFault[fault.eKind].zWhy));
+                           (sqlite3_uint64)fault.iByte,
+                           bEmpty ? "the payload is empty; idem_fingerprint_raw() takes that"
+                                  : aFault[fault.eKind].zWhy));
 }
 
 /* Reports a fault that has no place: byte 0. */

@@ -66,6 +66,18 @@ static int countOurs(void) {
   return n;
 }
 
+/* Says which object of the store is missing: the first whose bit is not in mOurs. */
+static void failMissing(IdemCall *pCall, uint64_t mOurs) {
+  const char *z = strstr(idemSqlFiles[0].zText, "\nCREATE ");
+  size_t n;
+  for (; z && mOurs & 1; mOurs >>= 1) z = strstr(z + 1, "\nCREATE ");
+  assert(z);
+  z += sizeof("\nCREATE ") - 1;
+  n = strcspn(z, " ") + 1; /* what it is, and its name */
+  n += strcspn(z + n, " (\n");
+  idemFail(pCall, IDEM_E_INCOMPLETE, (int)n, z);
+}
+
 /* The version in idem_meta, which must have been found to be the real table. 0 if the call failed.
 */
 static int readVersion(IdemCall *pCall) {
@@ -154,7 +166,7 @@ void idemSchemaVerify(IdemCall *pCall) {
   if (pCall->rc == SQLITE_OK && found.bMeta) readVersion(pCall);
   if (pCall->rc == SQLITE_OK && found.zForeign) idemFail(pCall, IDEM_E_FOREIGN, found.zForeign);
   if (pCall->rc == SQLITE_OK && (!found.bMeta || found.nOurs != countOurs())) {
-    idemFail(pCall, IDEM_E_FOREIGN, "(a missing one)");
+    failMissing(pCall, found.mOurs);
   }
   sqlite3_free(found.zForeign);
   idemConnSetVerified(pCall->pConn, pCall->rc == SQLITE_OK, iCookie);

@@ -85,7 +85,7 @@ void idemArgText(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nM
   } else if (nControl > 0) {
     idemFail(pCall, IDEM_E_CONTROL, zWhat);
   } else if (nChar < nMin) {
-    idemFail(pCall, IDEM_E_EMPTY, zWhat, nMax);
+    idemFail(pCall, IDEM_E_EMPTY, zWhat, nMax, "characters");
   } else if (nChar > nMax) {
     idemFail(pCall, IDEM_E_CHARS, zWhat, nChar, nMax);
   }
@@ -116,11 +116,15 @@ void idemArgData(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int nM
 
 void idemArgFingerprint(IdemCall *pCall, sqlite3_value *pArg, int bNull, IdemValue *pOut) {
   int64_t nControl;
-  idemArgData(pCall, pArg, "fingerprint", IDEM_FINGERPRINT_MAX, pOut);
+  int eType = sqlite3_value_type(pArg);
+  if (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) idemFail(pCall, IDEM_E_TYPE_FINGERPRINT);
+  take(pCall, pArg, "fingerprint", pOut);
   if (pOut->eType == SQLITE_NULL) {
     if (!bNull) idemFail(pCall, IDEM_E_NULL, "fingerprint");
   } else if (pOut->n == 0) {
-    idemFail(pCall, IDEM_E_EMPTY, "fingerprint", IDEM_FINGERPRINT_MAX);
+    idemFail(pCall, IDEM_E_EMPTY, "fingerprint", IDEM_FINGERPRINT_MAX, "bytes");
+  } else if (pOut->n > IDEM_FINGERPRINT_MAX) {
+    idemFail(pCall, IDEM_E_FINGERPRINT_BYTES, (sqlite3_int64)pOut->n, IDEM_FINGERPRINT_MAX);
   } else if (pOut->eType == SQLITE_TEXT && idemUtf8Measure(pOut->p, pOut->n, &nControl) < 0) {
     idemFail(pCall, IDEM_E_UTF8, "fingerprint");
   }
@@ -193,5 +197,7 @@ void idemArgOperation(IdemCall *pCall, sqlite3_value *pArg, IdemValue *pOut) {
   idemArgText(pCall, pArg, "operation", 0, IDEM_OPERATION_CHARS, pOut);
   if (pCall->rc == SQLITE_OK && pOut->n == 1 && *(const char *)pOut->p == '*') {
     idemFail(pCall, IDEM_E_OPERATION);
+  } else if (pCall->rc == SQLITE_OK && idemFormLength(pOut) > 0) {
+    idemFail(pCall, IDEM_E_SWAPPED);
   }
 }

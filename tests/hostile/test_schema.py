@@ -167,6 +167,7 @@ def content(path):
 
 
 MESSAGE = re.compile(r"idem_\w+: (the database object .* is not as idem created it, and is not trusted"
+                     r"|the store is incomplete, [A-Z]+ idem_\w+ is missing: restore the database from a backup"
                      r"|this database has no idem store: run SELECT idem_init)")
 
 def attack(path, spy, calls=CALLS, own_tables=()):

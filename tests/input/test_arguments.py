@@ -104,7 +104,7 @@ for noun, places, most, least in TEXTS:
     if noun != "operation":                       # optional: NULL means absent
         case(f"{tag}-null", places, None, f"{noun} is NULL")
     if least:
-        case(f"{tag}-empty", places, "", f"{noun} is empty, 1 to {most}")
+        case(f"{tag}-empty", places, "", f"{noun} is empty, 1 to {most} characters")
     case(f"{tag}-long", places, "x" * (most + 1), f"{noun} is {most + 1} characters, the limit is {most}")
     case(f"{tag}-long-wide", places, "\u20ac" * (most + 1), f"{most + 1} characters, the limit is {most}")
     case(f"{tag}-huge", places, "x" * 1000000, f"1000000 characters, the limit is {most}")
@@ -119,14 +119,16 @@ for noun, places, most, least in TEXTS:
         if not (noun == "recovery point" and what != "blob"):
             case(f"{tag}-{what}", places[:2], bad, f"{noun} is not TEXT")
 case("operation-star", OPERATION, "*", "operation '*' is the name of the default policy")
+for form in ("idem1", "idemr1", "idemh1"):
+    case(f"operation-{form}", OPERATION, f"{form}:{'a' * 64}", "operation is a fingerprint: the order is scope")
 case("fp-null", FINGERPRINT, None, "fingerprint is NULL")
-case("fp-empty", FINGERPRINT, "", "fingerprint is empty, 1 to 128")
-case("fp-empty-blob", FINGERPRINT, b"", "fingerprint is empty, 1 to 128")
-case("fp-long", FINGERPRINT, "f" * 129, "fingerprint is 129 bytes, the limit is 128")
+case("fp-empty", FINGERPRINT, "", "fingerprint is empty, 1 to 128 bytes")
+case("fp-empty-blob", FINGERPRINT, b"", "fingerprint is empty, 1 to 128 bytes")
+case("fp-long", FINGERPRINT, "f" * 129, "fingerprint is 129 bytes, the limit is 128: pass idem_fingerprint(body)")
 case("fp-long-blob", FINGERPRINT, b"f" * 129, "fingerprint is 129 bytes, the limit is 128")
 case("fp-long-wide", FINGERPRINT, "\u20ac" * 43, "fingerprint is 129 bytes, the limit is 128")
 case("fp-utf8", FINGERPRINT, Text(b"\xff"), "fingerprint is not valid UTF-8")
-case("fp-integer", FINGERPRINT, 12345, "fingerprint is a number")
+case("fp-integer", FINGERPRINT, 12345, "fingerprint is a number: bind it as TEXT or BLOB, idem_fingerprint(body) makes one")
 case("fp-real", FINGERPRINT, 1.5, "fingerprint is a number")
 for what, bad in (("short", "x" * 15), ("empty", ""), ("long", "x" * 129), ("wide", "\u20ac" * 20),
                   ("nul", TOKEN + "\0" + TOKEN), ("line-feed", TOKEN + "\n"), ("utf8", Text(b"\xff" * 20))):

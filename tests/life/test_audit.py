@@ -230,7 +230,8 @@ def test_the_store_is_refused_while_a_trigger_is_missing(db, path):
     plain.close()
     for sql in ("SELECT idem_audit_verify()", "SELECT idem_claim('t', 'k', 'fp')",
                 "SELECT * FROM idem_records"):
-        refused(db, sql, text="not as idem created it", code="SQLITE_ERROR")
+        refused(db, sql, text="the store is incomplete, TRIGGER idem_audit_no_delete is missing: restore",
+                code="SQLITE_ERROR")
 
 
 @pytest.mark.parametrize("column, value", [

@@ -26,7 +26,7 @@ ERRORS = {
     "token used": ("CONSTRAINT", "a token is good for one attempt"),
     "no record": ("CONSTRAINT", "there is no record of this scope and key"),
     "expired": ("CONSTRAINT", "its answer has expired"),
-    "lost": ("CONSTRAINT", "the token was superseded"),
+    "lost": ("CONSTRAINT", "the token does not hold the record"),
     "released": ("CONSTRAINT", "the record was released"),
     "answered": ("CONSTRAINT", "the record is completed with another answer"),
     "completed": ("CONSTRAINT", "claim lost: the record is already completed"),
