@@ -17,7 +17,9 @@ CREATE TABLE party (
   company_id    INTEGER NOT NULL REFERENCES company (id),
   name          TEXT    NOT NULL CHECK (trim(name) <> ''),
   country       TEXT    CHECK (country GLOB '[A-Z][A-Z]'),
-  vat_id        TEXT    CHECK (vat_id <> '' AND vat_id NOT GLOB '*[^A-Z0-9]*'),
+  vat_id        TEXT
+    CONSTRAINT "vat_id: not empty, capital letters and digits only"
+    CHECK (vat_id <> '' AND vat_id NOT GLOB '*[^A-Z0-9]*'),
   address       TEXT,
   number_reset  TEXT    NOT NULL DEFAULT 'never' CHECK (number_reset IN ('never', 'year')),
   merged_into   INTEGER CHECK (merged_into <> id),

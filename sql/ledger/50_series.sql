@@ -31,7 +31,9 @@ CREATE TABLE series (
   active        INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
   UNIQUE (company_id, doc_kind, code),
   UNIQUE (company_id, id),
+  CONSTRAINT "template: holds {number}, no blanks around it"
   CHECK (template = trim(template) AND instr(template, '{number}') > 0),
+  CONSTRAINT "template: holds {period} if the series restarts every year, and only then"
   CHECK ((reset = 'year') = (instr(template, '{period}') > 0))
 ) STRICT;
 

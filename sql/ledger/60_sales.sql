@@ -49,14 +49,17 @@ CREATE TABLE sales_document (
 
   -- Printable ASCII passes at once; other text is searched for control characters and odd blanks.
   order_channel     TEXT
+    CONSTRAINT "order_channel: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_channel <> '' AND order_channel = trim(order_channel) AND instr(order_channel, char(0)) = 0
            AND (order_channel NOT GLOB '*[^ -~]*'
                 OR order_channel NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
   order_ref         TEXT
+    CONSTRAINT "order_ref: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_ref <> '' AND order_ref = trim(order_ref) AND instr(order_ref, char(0)) = 0
            AND (order_ref NOT GLOB '*[^ -~]*'
                 OR order_ref NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
   order_part        TEXT    NOT NULL DEFAULT '1'
+    CONSTRAINT "order_part: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_part <> '' AND order_part = trim(order_part) AND instr(order_part, char(0)) = 0
            AND (order_part NOT GLOB '*[^ -~]*'
                 OR order_part NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
@@ -74,6 +77,7 @@ CREATE TABLE sales_document (
 
   credits_id        INTEGER REFERENCES sales_document (id),
   refund_ref        TEXT                        -- the payment provider's refund id
+    CONSTRAINT "refund_ref: not empty, no blanks around it, no control or invisible characters"
     CHECK (refund_ref <> '' AND refund_ref = trim(refund_ref) AND instr(refund_ref, char(0)) = 0
            AND (refund_ref NOT GLOB '*[^ -~]*'
                 OR refund_ref NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),

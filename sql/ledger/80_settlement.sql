@@ -17,13 +17,16 @@ CREATE TABLE settlement_batch (
   id           INTEGER PRIMARY KEY CHECK (id > 0),
   company_id   INTEGER NOT NULL REFERENCES company (id),
   provider     TEXT    NOT NULL
+    CONSTRAINT "provider: not empty, no blanks around it, no control or invisible characters"
     CHECK (provider <> '' AND provider = trim(provider) AND instr(provider, char(0)) = 0
            AND provider NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
   account      TEXT    NOT NULL
+    CONSTRAINT "account: not empty, no blanks around it, no control or invisible characters"
     CHECK (account <> '' AND account = trim(account) AND instr(account, char(0)) = 0
            AND account NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
   livemode     INTEGER NOT NULL DEFAULT 1 CHECK (livemode IN (0, 1)),
   payout_id    TEXT    NOT NULL
+    CONSTRAINT "payout_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (payout_id <> '' AND payout_id = trim(payout_id) AND instr(payout_id, char(0)) = 0
            AND payout_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
   payout_date  TEXT    NOT NULL CHECK (payout_date IS date(payout_date, '+0 days')),
@@ -47,6 +50,7 @@ CREATE TABLE settlement_line (
   account      TEXT    NOT NULL,
   livemode     INTEGER NOT NULL DEFAULT 1,
   txn_id       TEXT    NOT NULL
+    CONSTRAINT "txn_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (txn_id <> '' AND txn_id = trim(txn_id) AND instr(txn_id, char(0)) = 0
            AND txn_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
   category     TEXT    NOT NULL CHECK (category <> ''),        -- charge, refund, fee, adjustment, clearing ...
@@ -63,6 +67,7 @@ CREATE TABLE settlement_reversal (
   provider     TEXT    NOT NULL,
   account      TEXT    NOT NULL,
   external_id  TEXT    NOT NULL
+    CONSTRAINT "external_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (external_id <> '' AND external_id = trim(external_id) AND instr(external_id, char(0)) = 0
            AND external_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
   reversed_on  TEXT    NOT NULL CHECK (reversed_on IS date(reversed_on, '+0 days')),

@@ -20,12 +20,15 @@ CREATE TABLE webhook_event (
   id               INTEGER PRIMARY KEY CHECK (id > 0),
   company_id       INTEGER NOT NULL REFERENCES company (id),
   provider         TEXT    NOT NULL
+    CONSTRAINT "provider: not empty, no blanks around it, no control or invisible characters"
     CHECK (provider <> '' AND provider = trim(provider) AND instr(provider, char(0)) = 0
            AND provider NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
   account          TEXT    NOT NULL
+    CONSTRAINT "account: not empty, no blanks around it, no control or invisible characters"
     CHECK (account <> '' AND account = trim(account) AND instr(account, char(0)) = 0
            AND account NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
   event_id         TEXT    NOT NULL
+    CONSTRAINT "event_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (event_id <> '' AND event_id = trim(event_id) AND instr(event_id, char(0)) = 0
            AND event_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
   event_type       TEXT    NOT NULL DEFAULT '',

@@ -53,6 +53,20 @@ def test_conventions():
     assert " REAL" not in BARE and "FLOAT" not in BARE.upper()
 
 
+def test_a_long_check_has_a_name():
+    """SQLite names an anonymous CHECK by its text, and nobody reads 300 characters of SQL to find a blank too many."""
+    for name, sql in Book().all("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"):
+        sql = re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", sql))
+        for found in re.finditer(r"\bCHECK \(", sql):
+            depth = end = 0
+            for end, sign in enumerate(sql[found.end() - 1:], found.end()):
+                depth += (sign == "(") - (sign == ")")
+                if depth == 0:
+                    break
+            named = re.search(r'CONSTRAINT "\w+: [^"]+"\s+$', sql[:found.start()])
+            assert named or end - found.end() < 150, (name, sql[found.start():end])
+
+
 def test_every_unique_key_is_refused_by_a_trigger_before_replace_could_act():
     """Each table has BEFORE INSERT, BEFORE UPDATE and, but for evidence, BEFORE DELETE triggers."""
     book = Book()
