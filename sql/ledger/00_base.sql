@@ -50,13 +50,14 @@ CREATE TABLE company (
   allows_annulment  INTEGER NOT NULL DEFAULT 0 CHECK (allows_annulment IN (0, 1))
 ) STRICT;
 
--- Every decision to pass a rule knowingly, for the auditor. Append-only.
+-- Every decision to pass a rule knowingly, for the auditor. Append-only. 'unlocked' is written by the
+-- schema when an 'unlock' is used, with where the lock went; so each serves once.
 CREATE TABLE override_log (
   id          INTEGER PRIMARY KEY CHECK (id > 0),
   company_id  INTEGER NOT NULL REFERENCES company (id),
-  kind        TEXT    NOT NULL CHECK (kind IN ('unlock', 'duplicate_bill', 'series_floor')),
-  subject_id  INTEGER,                          -- the bill or series; NULL for 'unlock'
-  detail      TEXT    NOT NULL,                 -- 'unlock': the date being unlocked
+  kind        TEXT    NOT NULL CHECK (kind IN ('unlock', 'unlocked', 'duplicate_bill', 'series_floor')),
+  subject_id  INTEGER,                          -- the bill or series; NULL for a lock
+  detail      TEXT    NOT NULL,                 -- of a lock: the locked_through that is moved back
   reason      TEXT    NOT NULL CHECK (trim(reason) <> ''),
   actor       TEXT    NOT NULL DEFAULT '',
   at          TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
@@ -103,12 +104,22 @@ CREATE TRIGGER company_update BEFORE UPDATE ON company
 BEGIN
   SELECT RAISE(ABORT, 'IMMUTABLE: id and base currency of a company never change')
    WHERE (NEW.id, NEW.base_currency) IS NOT (OLD.id, OLD.base_currency);
-  -- Moving the lock back is an auditor's question: it needs a logged reason naming the old date.
-  SELECT RAISE(ABORT, 'PERIOD_LOCKED: to unlock, first log an override of kind unlock whose detail is the present date')
+  -- Moving the lock back is an auditor's question: each move needs a logged reason of its own, naming
+  -- the old date.
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: to unlock, first log an override of kind unlock whose detail is the present locked_through, YYYY-MM-DD, then repeat this; each serves once')
    WHERE OLD.locked_through IS NOT NULL
      AND (NEW.locked_through IS NULL OR NEW.locked_through < OLD.locked_through)
-     AND NOT EXISTS (SELECT 1 FROM override_log
-                      WHERE company_id = OLD.id AND kind = 'unlock' AND detail = OLD.locked_through);
+     AND (SELECT count(*) FILTER (WHERE kind = 'unlock') <= count(*) FILTER (WHERE kind = 'unlocked')
+            FROM override_log
+           WHERE company_id = OLD.id AND kind IN ('unlock', 'unlocked') AND detail = OLD.locked_through);
+END;
+
+CREATE TRIGGER company_unlocked AFTER UPDATE ON company
+WHEN OLD.locked_through IS NOT NULL
+ AND (NEW.locked_through IS NULL OR NEW.locked_through < OLD.locked_through)
+BEGIN
+  INSERT INTO override_log (company_id, kind, detail, reason)
+  VALUES (OLD.id, 'unlocked', OLD.locked_through, 'moved back to ' || coalesce(NEW.locked_through, 'no lock'));
 END;
 
 CREATE TRIGGER company_delete BEFORE DELETE ON company

@@ -351,6 +351,24 @@ def test_locked_and_filed_periods(book):
     book.healthy()
 
 
+@pytest.mark.parametrize("verb", ["UPDATE", "UPDATE OR IGNORE", "UPDATE OR REPLACE"])
+def test_a_reason_to_unlock_serves_once(book, verb):
+    reason = "INSERT INTO override_log (company_id, kind, detail, reason) VALUES (%d, 'unlock', '2026-10-31', 'auditor asked')"
+    lock = "UPDATE company SET locked_through = '2026-10-31' WHERE id = 1"
+    book(lock)
+    book(reason % 2)                                                # another company's
+    for back in ("'2026-09-30'", "NULL"):
+        unlock = verb + " company SET locked_through = %s WHERE id = 1" % back
+        book.refused("PERIOD_LOCKED", unlock)
+        book(reason % 1)
+        book(unlock)
+        book(lock)
+        book.refused("PERIOD_LOCKED", unlock)
+    assert book.all("SELECT kind, detail, reason FROM override_log WHERE company_id = 1 ORDER BY id") == [
+        ("unlock", "2026-10-31", "auditor asked"), ("unlocked", "2026-10-31", "moved back to 2026-09-30"),
+        ("unlock", "2026-10-31", "auditor asked"), ("unlocked", "2026-10-31", "moved back to no lock")]
+
+
 def test_year_change_needs_no_counter_row(book):
     old = [book.invoice(None, date="2026-12-31"), book.invoice(None, date="2027-01-01"), book.invoice(None, date="2026-12-31")]
     assert [book.one("SELECT full_number FROM sales_document WHERE id = ?", d) for d in old] == ["INV-2026-00001", "INV-2027-00001", "INV-2026-00002"]
