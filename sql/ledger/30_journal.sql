@@ -142,7 +142,7 @@ BEGIN
     LEFT JOIN party p ON p.id = l.party_id
     LEFT JOIN tax_code t ON t.company_id = l.company_id AND t.code = l.tax_code
    WHERE l.entry_id = NEW.entry_id;
-  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the entry date is locked or in no open fiscal year; use a later date')
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the entry date is in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
     FROM journal_entry e
     LEFT JOIN company c ON c.id = e.company_id
     LEFT JOIN fiscal_year y ON y.company_id = e.company_id

@@ -219,10 +219,11 @@ BEGIN
   SELECT CASE
            WHEN p.company_id IS NOT NEW.company_id
              THEN RAISE(ABORT, 'WRONG_COMPANY: the customer belongs to another company')
-           WHEN (s.company_id, s.doc_kind, s.active) IS NOT (NEW.company_id, NEW.kind, 1)
-             THEN RAISE(ABORT, 'SERIES_MISMATCH: the series is inactive, of another company or for another kind of document')
+           -- Before the series: without a fiscal year next_number has no row to take the series from.
            WHEN y.status IS NOT 'open' OR NEW.issue_date <= c.locked_through
-             THEN RAISE(ABORT, 'PERIOD_LOCKED: the issue date is missing, locked, or in no open fiscal year')
+             THEN RAISE(ABORT, 'PERIOD_LOCKED: the issue date is missing, in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
+           WHEN (s.company_id, s.doc_kind, s.active) IS NOT (NEW.company_id, NEW.kind, 1)
+             THEN RAISE(ABORT, 'SERIES_MISMATCH: the series is missing, inactive, of another company or for another kind of document')
            WHEN NEW.period IS NOT CASE s.reset WHEN 'never' THEN '' ELSE y.label END
              THEN RAISE(ABORT, 'WRONG_PERIOD: the number period is the fiscal year of the issue date, or empty if the series never restarts')
            WHEN NEW.number IS NOT (SELECT number FROM next_number
@@ -242,9 +243,10 @@ BEGIN
                                         WHERE company_id = NEW.company_id AND status = 'open'
                                           AND ends_on >= coalesce(NEW.supply_date, NEW.issue_date)
                                         ORDER BY ends_on LIMIT 1)
-             OR (NEW.vat_period IS NULL
-                 AND EXISTS (SELECT 1 FROM vat_period WHERE company_id = NEW.company_id))
              THEN RAISE(ABORT, 'WRONG_VAT_PERIOD: take the first open VAT period that ends on or after the tax point')
+           WHEN NEW.vat_period IS NULL
+            AND EXISTS (SELECT 1 FROM vat_period WHERE company_id = NEW.company_id)
+             THEN RAISE(ABORT, 'WRONG_VAT_PERIOD: take the first open VAT period that ends on or after the tax point; there is none: insert it into vat_period')
          END
     FROM (SELECT 1)
     LEFT JOIN company c ON c.id = NEW.company_id

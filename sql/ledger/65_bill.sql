@@ -261,7 +261,7 @@ BEGIN
    WHERE (NEW.doc_no IS NULL) <> (NEW.doc_no_absent = 1);
   SELECT RAISE(ABORT, 'OVERRIDE_WITHOUT_REASON: registering a second bill under a number needs a dup_reason')
    WHERE NEW.dup_seq <> 0 AND (trim(coalesce(NEW.dup_reason, '')) = '' OR NEW.doc_no IS NULL);
-  SELECT RAISE(ABORT, 'PERIOD_LOCKED: document date and registration date are needed, the latter not locked and in an open fiscal year')
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: document or registration date is missing, or the latter is in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
    WHERE NEW.document_date IS NULL OR NEW.registration_date IS NULL
       OR NEW.registration_date <= (SELECT locked_through FROM company WHERE id = NEW.company_id)
       OR NOT EXISTS (SELECT 1 FROM fiscal_year
@@ -271,9 +271,10 @@ BEGIN
    WHERE NEW.vat_period IS NOT (SELECT period FROM vat_period
                                  WHERE company_id = NEW.company_id AND status = 'open'
                                    AND ends_on >= NEW.registration_date
-                                 ORDER BY ends_on LIMIT 1)
-      OR (NEW.vat_period IS NULL
-          AND EXISTS (SELECT 1 FROM vat_period WHERE company_id = NEW.company_id));
+                                 ORDER BY ends_on LIMIT 1);
+  SELECT RAISE(ABORT, 'WRONG_VAT_PERIOD: take the first open VAT period that ends on or after the registration date; there is none: insert it into vat_period')
+   WHERE NEW.vat_period IS NULL
+     AND EXISTS (SELECT 1 FROM vat_period WHERE company_id = NEW.company_id);
 
   SELECT RAISE(ABORT, 'TOTALS_MISMATCH: net, tax and gross must be the sums of lines and tax rows, per tax code; reverse-charge tax is no part of the gross amount')
    WHERE NOT EXISTS (SELECT 1 FROM bill_line WHERE bill_id = NEW.id)
@@ -337,7 +338,7 @@ CREATE TRIGGER received_bill_own_number BEFORE UPDATE ON received_bill
 WHEN OLD.status = 'draft' AND NEW.status IS NOT 'draft'
  AND (NEW.series_id IS NOT NULL OR NEW.number IS NOT NULL OR NEW.full_number IS NOT NULL)
 BEGIN
-  SELECT RAISE(ABORT, 'SERIES_MISMATCH: the series is inactive, of another company or not for bills')
+  SELECT RAISE(ABORT, 'SERIES_MISMATCH: the series is missing, inactive, of another company or not for bills')
    WHERE NOT EXISTS (SELECT 1 FROM series
                       WHERE id = NEW.series_id AND company_id = NEW.company_id
                         AND doc_kind = 'bill' AND active = 1);

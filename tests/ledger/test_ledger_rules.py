@@ -351,6 +351,25 @@ def test_locked_and_filed_periods(book):
     book.healthy()
 
 
+def test_a_date_before_the_year_is_opened_is_told_so(book):
+    # next_number has no row for such a date, so the issuing statement knows no series: that is not what is wrong
+    doc = book.draft("1", date="2028-01-01")
+    with pytest.raises(sqlite3.IntegrityError, match="^PERIOD_LOCKED: the issue date .* no open fiscal year, .* insert the fiscal year"):
+        book.issue(doc)
+    bill = book.bill_draft("1", registered="2028-01-01")
+    with pytest.raises(sqlite3.IntegrityError, match="^PERIOD_LOCKED: .* no open fiscal year, .* insert the fiscal year"):
+        book.register(bill)
+    book("INSERT INTO fiscal_year (company_id, label, starts_on, ends_on) VALUES (1, '2028', '2028-01-01', '2028-12-31')")
+    with pytest.raises(sqlite3.IntegrityError, match="^WRONG_VAT_PERIOD: .* there is none: insert it into vat_period"):
+        book.issue(doc)
+    with pytest.raises(sqlite3.IntegrityError, match="^WRONG_VAT_PERIOD: .* there is none: insert it into vat_period"):
+        book.register(bill)
+    book("INSERT INTO vat_period (company_id, period, starts_on, ends_on) VALUES (1, '2028-01', '2028-01-01', '2028-01-31')")
+    book.issue(doc)
+    book.register(bill)
+    book.healthy()
+
+
 @pytest.mark.parametrize("verb", ["UPDATE", "UPDATE OR IGNORE", "UPDATE OR REPLACE"])
 def test_a_reason_to_unlock_serves_once(book, verb):
     reason = "INSERT INTO override_log (company_id, kind, detail, reason) VALUES (%d, 'unlock', '2026-10-31', 'auditor asked')"
