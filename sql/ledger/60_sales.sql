@@ -255,12 +255,16 @@ BEGIN
     LEFT JOIN fiscal_year y ON y.company_id = NEW.company_id
           AND y.starts_on <= NEW.issue_date AND y.ends_on >= NEW.issue_date;
 
-  -- Each line has its tax row.
-  SELECT RAISE(ABORT, 'TOTALS_MISMATCH: a document has lines, and each has a tax row for its code')
-   WHERE (SELECT count(*) = 0 OR count(*) <> count(x.tax_code) OR max(l.company_id <> NEW.company_id)
-            FROM sales_line l
-            LEFT JOIN sales_tax x ON x.document_id = NEW.id AND x.tax_code = l.tax_code
-           WHERE l.document_id = NEW.id);
+  -- There are lines, and each has its tax row.
+  SELECT CASE
+           WHEN count(*) = 0
+             THEN RAISE(ABORT, 'LINES_MISSING: a document has at least one line')
+           WHEN count(*) <> count(x.tax_code) OR max(l.company_id <> NEW.company_id)
+             THEN RAISE(ABORT, 'TOTALS_MISMATCH: each line has a tax row for its code')
+         END
+    FROM sales_line l
+    LEFT JOIN sales_tax x ON x.document_id = NEW.id AND x.tax_code = l.tax_code
+   WHERE l.document_id = NEW.id;
   -- Each tax row has the net amount of its lines, and its tax is on output VAT.
   SELECT CASE
            WHEN (coalesce(sum(x.taxable_minor), 0), coalesce(sum(x.tax_minor), 0),
@@ -390,9 +394,15 @@ END;
 
 CREATE TRIGGER sales_line_insert BEFORE INSERT ON sales_line
 BEGIN
-  SELECT RAISE(ABORT, 'IMMUTABLE: lines are only added to a draft of the same company')
-   WHERE (SELECT status FROM sales_document
-           WHERE id = NEW.document_id AND company_id = NEW.company_id) IS NOT 'draft';
+  SELECT CASE
+           WHEN d.id IS NULL
+             THEN RAISE(ABORT, 'DOCUMENT_MISSING: there is no such draft in this company; insert the draft first')
+           WHEN d.status IS NOT 'draft'
+             THEN RAISE(ABORT, 'IMMUTABLE: lines are only added to a draft')
+         END
+    FROM (SELECT 1) LEFT JOIN sales_document d ON d.id = NEW.document_id AND d.company_id = NEW.company_id;
+  SELECT RAISE(ABORT, 'TAX_CODE_MISMATCH: this company has no such tax code; take another, or insert it into tax_code')
+   WHERE NOT EXISTS (SELECT 1 FROM tax_code WHERE company_id = NEW.company_id AND code = NEW.tax_code);
 END;
 
 CREATE TRIGGER sales_line_update BEFORE UPDATE ON sales_line
@@ -410,9 +420,13 @@ END;
 
 CREATE TRIGGER sales_tax_insert BEFORE INSERT ON sales_tax
 BEGIN
-  SELECT RAISE(ABORT, 'IMMUTABLE: tax rows are only added to a draft of the same company')
-   WHERE (SELECT status FROM sales_document
-           WHERE id = NEW.document_id AND company_id = NEW.company_id) IS NOT 'draft';
+  SELECT CASE
+           WHEN d.id IS NULL
+             THEN RAISE(ABORT, 'DOCUMENT_MISSING: there is no such draft in this company; insert the draft first')
+           WHEN d.status IS NOT 'draft'
+             THEN RAISE(ABORT, 'IMMUTABLE: tax rows are only added to a draft')
+         END
+    FROM (SELECT 1) LEFT JOIN sales_document d ON d.id = NEW.document_id AND d.company_id = NEW.company_id;
 END;
 
 CREATE TRIGGER sales_tax_update BEFORE UPDATE ON sales_tax

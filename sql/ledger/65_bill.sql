@@ -276,9 +276,10 @@ BEGIN
    WHERE NEW.vat_period IS NULL
      AND EXISTS (SELECT 1 FROM vat_period WHERE company_id = NEW.company_id);
 
+  SELECT RAISE(ABORT, 'LINES_MISSING: a bill has at least one line')
+   WHERE NOT EXISTS (SELECT 1 FROM bill_line WHERE bill_id = NEW.id);
   SELECT RAISE(ABORT, 'TOTALS_MISMATCH: net, tax and gross must be the sums of lines and tax rows, per tax code; reverse-charge tax is no part of the gross amount')
-   WHERE NOT EXISTS (SELECT 1 FROM bill_line WHERE bill_id = NEW.id)
-      OR (SELECT (coalesce(sum(x.taxable_minor), 0),
+   WHERE (SELECT (coalesce(sum(x.taxable_minor), 0),
                   coalesce(sum(x.tax_minor) FILTER (WHERE t.kind IS NOT 'reverse_charge'), 0),
                   coalesce(sum(x.base_taxable_minor), 0),
                   coalesce(sum(x.base_tax_minor) FILTER (WHERE t.kind IS NOT 'reverse_charge'), 0))
@@ -421,8 +422,15 @@ END;
 
 CREATE TRIGGER bill_line_insert BEFORE INSERT ON bill_line
 BEGIN
-  SELECT RAISE(ABORT, 'IMMUTABLE: lines are only added to a draft of the same company')
-   WHERE (SELECT status FROM received_bill WHERE id = NEW.bill_id AND company_id = NEW.company_id) IS NOT 'draft';
+  SELECT CASE
+           WHEN d.id IS NULL
+             THEN RAISE(ABORT, 'DOCUMENT_MISSING: there is no such draft in this company; insert the draft first')
+           WHEN d.status IS NOT 'draft'
+             THEN RAISE(ABORT, 'IMMUTABLE: lines are only added to a draft')
+         END
+    FROM (SELECT 1) LEFT JOIN received_bill d ON d.id = NEW.bill_id AND d.company_id = NEW.company_id;
+  SELECT RAISE(ABORT, 'TAX_CODE_MISMATCH: this company has no such tax code; take another, or insert it into tax_code')
+   WHERE NOT EXISTS (SELECT 1 FROM tax_code WHERE company_id = NEW.company_id AND code = NEW.tax_code);
 END;
 
 CREATE TRIGGER bill_line_update BEFORE UPDATE ON bill_line
@@ -440,8 +448,13 @@ END;
 
 CREATE TRIGGER bill_tax_insert BEFORE INSERT ON bill_tax
 BEGIN
-  SELECT RAISE(ABORT, 'IMMUTABLE: tax rows are only added to a draft of the same company')
-   WHERE (SELECT status FROM received_bill WHERE id = NEW.bill_id AND company_id = NEW.company_id) IS NOT 'draft';
+  SELECT CASE
+           WHEN d.id IS NULL
+             THEN RAISE(ABORT, 'DOCUMENT_MISSING: there is no such draft in this company; insert the draft first')
+           WHEN d.status IS NOT 'draft'
+             THEN RAISE(ABORT, 'IMMUTABLE: tax rows are only added to a draft')
+         END
+    FROM (SELECT 1) LEFT JOIN received_bill d ON d.id = NEW.bill_id AND d.company_id = NEW.company_id;
 END;
 
 CREATE TRIGGER bill_tax_update BEFORE UPDATE ON bill_tax

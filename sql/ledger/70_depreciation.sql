@@ -125,7 +125,7 @@ BEGIN
    WHERE (NEW.id, NEW.company_id, NEW.book, NEW.kind, NEW.period_start, NEW.period_end, NEW.reverses_id, NEW.created_at)
            IS NOT (OLD.id, OLD.company_id, OLD.book, OLD.kind, OLD.period_start, OLD.period_end, OLD.reverses_id, OLD.created_at)
       OR NEW.status IS NOT 'posted';
-  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: a run has at least one line')
+  SELECT RAISE(ABORT, 'LINES_MISSING: a run has at least one line')
    WHERE NOT EXISTS (SELECT 1 FROM depreciation_line WHERE run_id = NEW.id);
   SELECT RAISE(ABORT, 'ENTRY_MISMATCH: entry_id must be the entry of this run, purpose post; that of a reversal reverses the entry of the run')
    WHERE NOT EXISTS (SELECT 1 FROM journal_entry
@@ -168,6 +168,8 @@ CREATE TRIGGER depreciation_line_insert BEFORE INSERT ON depreciation_line
 BEGIN
   SELECT RAISE(ABORT, 'IMMUTABLE: this line exists; a row is never replaced')
    WHERE EXISTS (SELECT 1 FROM depreciation_line WHERE id = NEW.id);
+  SELECT RAISE(ABORT, 'DOCUMENT_MISSING: there is no such run in this company; insert the draft first')
+   WHERE NOT EXISTS (SELECT 1 FROM depreciation_run WHERE id = NEW.run_id AND company_id = NEW.company_id);
   SELECT RAISE(ABORT, 'IMMUTABLE: lines are only added to a draft run of the same company, book and kind, within its period')
    WHERE NOT EXISTS (SELECT 1 FROM depreciation_run r
                       WHERE r.id = NEW.run_id AND r.status = 'draft'

@@ -152,6 +152,8 @@ BEGIN
                     AND livemode = NEW.livemode AND txn_id = NEW.txn_id);
   SELECT RAISE(ABORT, 'IMMUTABLE: this line exists; a row is never replaced')
    WHERE EXISTS (SELECT 1 FROM settlement_line WHERE id = NEW.id);
+  SELECT RAISE(ABORT, 'DOCUMENT_MISSING: there is no such batch in this company; insert the batch first')
+   WHERE NOT EXISTS (SELECT 1 FROM settlement_batch WHERE id = NEW.batch_id AND company_id = NEW.company_id);
   SELECT RAISE(ABORT, 'IMMUTABLE: lines are only added to an imported batch of the same company, provider, account and mode')
    WHERE NOT EXISTS (SELECT 1 FROM settlement_batch b
                       WHERE b.id = NEW.batch_id AND b.status = 'imported'

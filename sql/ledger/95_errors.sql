@@ -2,8 +2,8 @@
 --
 -- Every RAISE of this schema starts with one of these codes and a colon. store_answer says whether the
 -- answer belongs under the idempotency key: yes for outcomes of the business (the client takes a new
--- key once the obstacle is gone), no for faults, after which everything is rolled back and the same key
--- may run again. SQLITE_BUSY, FULL and IOERR are no codes of this schema: nothing happened, answer 503.
+-- key once the obstacle is gone), no for faults and for what request or settings lack, after which
+-- everything is rolled back and the same key may run again. SQLITE_BUSY, FULL and IOERR are no codes of this schema: nothing happened, answer 503.
 
 -- Views ------------------------------------------------------------------------------------------
 
@@ -59,13 +59,16 @@ VALUES
   ('REVERSAL_MISMATCH', 422, 1, 'a reversal repeats its original with the opposite sign, once'),
   ('PERIOD_LOCKED', 422, 1, 'the date is locked or in no open fiscal year'),
   ('WRONG_PERIOD', 422, 1, 'the number period does not follow from the date'),
-  ('WRONG_VAT_PERIOD', 422, 1, 'take the first open VAT period for the tax point'),
   ('DATE_BEFORE_PREVIOUS', 422, 1, 'this series demands dates in the order of numbers'),
   ('SERIES_MISMATCH', 422, 1, 'the series does not fit company, kind or period'),
-  ('TAX_CODE_MISMATCH', 422, 1, 'a tax code is missing, out of date, or bears no tax'),
-  ('ACCOUNT_NOT_USABLE', 422, 1, 'an account is closed, a group, foreign, or needs a party'),
+  ('TAX_CODE_MISMATCH', 422, 1, 'the company has no such tax code, or it is out of date or bears no tax'),
   ('WRONG_COMPANY', 422, 1, 'rows of two companies do not mix'),
   ('MUST_START_AS_DRAFT', 422, 1, 'insert a draft, then make it final with UPDATE'),
+  -- What the request or the settings lack: roll everything back; the key may come again once it is there.
+  ('DOCUMENT_MISSING', 422, 0, 'no draft was made: this company has no such customer, supplier or document, or the currency is not its own'),
+  ('LINES_MISSING', 422, 0, 'a document has at least one line'),
+  ('WRONG_VAT_PERIOD', 422, 0, 'take the first open VAT period for the tax point; if there is none, insert it'),
+  ('ACCOUNT_NOT_USABLE', 422, 0, 'an account is closed, a group, foreign, or needs a party'),
   -- Faults of the program or the sender: roll everything back.
   ('NUMBER_NOT_NEXT', 500, 0, 'take the number from next_number in the issuing statement'),
   ('TOTALS_MISMATCH', 500, 0, 'header, lines and tax rows do not add up'),

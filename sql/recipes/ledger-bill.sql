@@ -4,7 +4,7 @@
 -- claim with the operation 'POST /v1/bills'.
 --
 -- Parameters: company, key, body, supplier, doc_no (NULL if the paper bears none), document_date,
--- registration_date, due_date, currency, lines (JSON array of {"description", "net_minor",
+-- registration_date, due_date, currency (the company's own), lines (JSON array of {"description", "net_minor",
 -- "tax_minor", "tax_code"}, tax as printed), sha256 of the file or NULL, dup_seq and dup_reason (0 and
 -- NULL but for an override); accounts payable, expense, vat, output_vat.
 --
@@ -16,18 +16,22 @@
 --   a new key after the bill was voided     registered
 
 -- step: draft
+-- No row: there is no such supplier in this company, or :currency is not the company's own (a bill in
+-- another one needs a rate and base amounts, which this recipe does not have). Go on to why with the code
+-- DOCUMENT_MISSING: ROLLBACK, 422; nothing is stored.
 INSERT INTO received_bill (company_id, supplier_id, supplier_name, supplier_vat_id, supplier_country, doc_no, doc_no_absent,
                            dup_seq, dup_reason, document_date, received_date, registration_date, due_date, currency,
                            net_minor, tax_minor, gross_minor, base_net_minor, base_tax_minor, base_gross_minor,
                            source_sha256, idem_key)
 SELECT p.company_id, p.id, p.name, p.vat_id, p.country, :doc_no, :doc_no IS NULL,
-       :dup_seq, :dup_reason, :document_date, :registration_date, :registration_date, :due_date, :currency,
+       :dup_seq, :dup_reason, :document_date, :registration_date, :registration_date, :due_date, o.base_currency,
        t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax, :sha256, :key
-  FROM party p,
-       (SELECT sum(json_extract(l.value, '$.net_minor')) AS net,
-               sum(iif(c.kind = 'reverse_charge', 0, json_extract(l.value, '$.tax_minor'))) AS tax
+  FROM party p
+  JOIN company o ON o.id = p.company_id AND o.base_currency = :currency
+  JOIN (SELECT coalesce(sum(json_extract(l.value, '$.net_minor')), 0) AS net,
+               coalesce(sum(iif(c.kind = 'reverse_charge', 0, json_extract(l.value, '$.tax_minor'))), 0) AS tax
           FROM json_each(:lines) l
-          JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')) t
+          LEFT JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')) t
  WHERE p.id = :supplier AND p.company_id = :company
 RETURNING id;
 

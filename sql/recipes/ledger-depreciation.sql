@@ -30,10 +30,10 @@ RETURNING id;
 -- step: postings
 INSERT INTO journal_line (entry_id, line_no, company_id, account_id, currency, amount_minor, base_amount_minor)
 SELECT :entry, 1, :company, :expense, c.base_currency, sum(l.amount_minor), sum(l.amount_minor)
-  FROM depreciation_line l JOIN company c ON c.id = l.company_id WHERE l.run_id = :document
+  FROM depreciation_line l JOIN company c ON c.id = l.company_id WHERE l.run_id = :document GROUP BY c.id
 UNION ALL
 SELECT :entry, 2, :company, :accumulated, c.base_currency, -sum(l.amount_minor), -sum(l.amount_minor)
-  FROM depreciation_line l JOIN company c ON c.id = l.company_id WHERE l.run_id = :document;
+  FROM depreciation_line l JOIN company c ON c.id = l.company_id WHERE l.run_id = :document GROUP BY c.id;
 
 -- step: issue
 UPDATE depreciation_run SET status = 'posted', entry_id = :entry

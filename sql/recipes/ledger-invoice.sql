@@ -35,18 +35,24 @@ RETURNING idem_claim('company:' || :company, :key, idem_fingerprint(:body), 'POS
 SAVEPOINT work;
 
 -- step: draft
--- Tax is computed per document and tax code, rounded half up.
+-- No row: there is no such customer in this company, or :currency is not the company's own (an invoice
+-- in another one needs a rate and base amounts, which this recipe does not have). Go on to why with the
+-- code DOCUMENT_MISSING: ROLLBACK, 422; nothing is stored.
+-- Tax is computed per document and tax code, rounded half up. What is wrong with the lines is told by
+-- the steps lines (no such tax code) and issue (no lines at all).
 INSERT INTO sales_document (company_id, kind, customer_id, customer_name, customer_vat_id, customer_address,
                             customer_country, order_channel, order_ref, order_part, currency, net_minor, tax_minor,
                             gross_minor, base_net_minor, base_tax_minor, base_gross_minor, issue_date, due_date, idem_key)
 SELECT p.company_id, 'invoice', p.id, p.name, p.vat_id, p.address, p.country,
        iif(:order_ref IS NULL, NULL, :channel), :order_ref, coalesce(:part, '1'),
-       :currency, t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax, :issue_date, :due_date, :key
-  FROM party p,
-       (SELECT sum(net) AS net, sum(iif(kind = 'reverse_charge', 0, (net * rate_bp + 5000) / 10000)) AS tax
+       o.base_currency, t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax, :issue_date, :due_date, :key
+  FROM party p
+  JOIN company o ON o.id = p.company_id AND o.base_currency = :currency
+  JOIN (SELECT coalesce(sum(net), 0) AS net,
+               coalesce(sum(iif(kind = 'reverse_charge', 0, (net * rate_bp + 5000) / 10000)), 0) AS tax
           FROM (SELECT c.kind, c.rate_bp, sum(json_extract(l.value, '$.net_minor')) AS net
                   FROM json_each(:lines) l
-                  JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')
+                  LEFT JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')
                  GROUP BY c.code)) t
  WHERE p.id = :customer AND p.company_id = :company
 RETURNING id;
@@ -109,8 +115,9 @@ RETURNING idem_complete('company:' || :company, :key, :token, :response, 201);
 COMMIT;
 
 -- step: why
--- After an error in draft ... issue. code is its text before the first colon. store_answer = 0, or no row
--- at all (SQLITE_BUSY, a full disk): ROLLBACK everything, answer http_status or 503; the key may run again.
+-- After an error in draft ... issue. code is its text before the first colon. store_answer = 0: ROLLBACK
+-- everything, answer http_status; the key may run again. No row at all: ROLLBACK likewise, 503 for
+-- SQLITE_BUSY, a full disk and the like, 422 for a CHECK, NOT NULL or FOREIGN KEY error.
 SELECT e.http_status, e.store_answer,
        json_object('error', e.code, 'meaning', e.meaning, 'invoice', s.full_number, 'invoice_id', s.invoice_id) AS response
   FROM ledger_error e

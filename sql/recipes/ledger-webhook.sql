@@ -3,8 +3,8 @@
 -- Here the event id is the key, so the inbox row takes the place of the claim. Verify the signature
 -- first. Parameters: company, provider, account, event_id, event_type, body (the raw bytes), sha256 (hex
 -- of the body); for the effect, here a charge that succeeded: external_id, value_date, currency (the
--- company's own), amount_minor, party, accounts clearing and receivable. From earlier steps: event,
--- payment, entry, error.
+-- company's own), amount_minor, party, invoice (the id of the one it pays, or NULL), accounts clearing
+-- and receivable. From earlier steps: event, payment, entry, error.
 --
 --   the sender comes again with ...         it gets
 --   the same event                          200, nothing is written (receive returns no row)
@@ -17,6 +17,8 @@ BEGIN IMMEDIATE;
 
 -- step: receive
 -- A row: the event is new, go on. No row: seen before, COMMIT and answer 200 (or go on from resume).
+-- After EVENT_ID_REUSED_WITH_OTHER_BODY go to conflict. After any other error ROLLBACK: 400 if a CHECK, NOT
+-- NULL or FOREIGN KEY error says that the input is malformed, 503 for SQLITE_BUSY, a full disk and the like.
 INSERT INTO webhook_event (company_id, provider, account, event_id, event_type, body, body_sha256, signature_ok)
 VALUES (:company, :provider, :account, :event_id, :event_type, :body, :sha256, 1)
 RETURNING id AS event;
@@ -32,10 +34,13 @@ SAVEPOINT work;
 
 -- step: effect
 -- No row: another event, or the return page, has recorded this charge with this amount; go to finish.
--- Another amount under the same id is no repeat and raises PAYMENT_ALREADY_RECORDED.
+-- Another amount under the same id is no repeat and raises PAYMENT_ALREADY_RECORDED. Of a currency that is
+-- not the company's own the base amount is not known here: it stays NULL and is refused, so that the event
+-- waits as failed for somebody who knows the rate.
 INSERT INTO payment (company_id, direction, provider, account, external_id, method, value_date, currency,
                      amount_minor, base_amount_minor, party_id)
-SELECT :company, 'in', :provider, :account, :external_id, 'card', :value_date, :currency, :amount_minor, :amount_minor, :party
+SELECT :company, 'in', :provider, :account, :external_id, 'card', :value_date, :currency, :amount_minor,
+       (SELECT :amount_minor FROM company WHERE id = :company AND base_currency = :currency), :party
  WHERE NOT EXISTS (SELECT 1 FROM payment
                     WHERE company_id = :company AND provider = :provider AND account = :account
                       AND external_id = :external_id AND currency = :currency AND amount_minor = :amount_minor)
@@ -51,6 +56,14 @@ INSERT INTO journal_line (entry_id, line_no, company_id, account_id, currency, a
 VALUES (:entry, 1, :company, :clearing, :currency, :amount_minor, :amount_minor, NULL),
        (:entry, 2, :company, :receivable, :currency, -:amount_minor, -:amount_minor, :party);
 UPDATE payment SET status = 'posted', entry_id = :entry WHERE id = :payment;
+
+-- step: allocate
+-- Posted is not allocated: without this receivable_open still shows the invoice. Not more than it still
+-- asks for; the rest, or a payment without an invoice, is in payment_unallocated until a person allocates it.
+INSERT INTO allocation (company_id, payment_id, invoice_id, allocated_on, amount_minor, payment_amount_minor)
+SELECT :company, :payment, invoice_id, :value_date, min(:amount_minor, open_minor), min(:amount_minor, open_minor)
+  FROM allocatable
+ WHERE company_id = :company AND invoice_id = :invoice AND direction = 'in' AND currency = :currency AND open_minor > 0;
 
 -- step: finish
 UPDATE webhook_event

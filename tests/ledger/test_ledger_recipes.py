@@ -61,26 +61,36 @@ class Shop(Book):
         given["token"] = answer["token"]
         self.run(own["work"], given)
         try:
-            given["document"] = self.run(own["draft"], given)[0][0]
+            drafts = self.run(own["draft"], given)
+            if not drafts:
+                return self.refuse(own, given, "DOCUMENT_MISSING")
+            given["document"] = drafts[0][0]
             self.run(own["lines"], given)
             given["entry"] = self.run(own["entry"], given)[0][0]
             self.run(own["postings"], given)
             given["response"] = json.dumps(self.run(own["issue"], given)[0])
             self.run(own["answer"], given)
         except sqlite3.IntegrityError as error:
-            given["code"] = code_of(error)
-            status, store, response = self.run(own["why"], given)[0]
-            if not store:
-                self("ROLLBACK")
-                return status, json.loads(response), False
-            given["response"], given["status"] = response, status
-            self.run(own["refused"], given)
-            self.run(own["commit"], given)
-            return status, json.loads(response), False
+            return self.refuse(own, given, code_of(error))
         if before_commit:
             before_commit()
         self.run(own["commit"], given)
         return 201, json.loads(given["response"]), False
+
+    def refuse(self, own, given, code):
+        given["code"] = code
+        rows = self.run(own["why"], given)
+        if not rows:                                    # SQLite's own: CHECK, NOT NULL, FOREIGN KEY
+            self("ROLLBACK")
+            return 422, code, False
+        status, store, response = rows[0]
+        if not store:
+            self("ROLLBACK")
+            return status, json.loads(response), False
+        given["response"], given["status"] = response, status
+        self.run(own["refused"], given)
+        self.run(own["commit"], given)
+        return status, json.loads(response), False
 
 
 @pytest.fixture
@@ -270,6 +280,7 @@ def webhook(shop, event_id, body=b'{"charge":"ch_1"}', retry=False, **more):
             given["payment"] = payment[0][0]
             given["entry"] = shop.run(own["entry"], given)[0][0]
             shop.run(own["postings"], given)
+            shop.run(own["allocate"], given)
             done = "recorded"
         shop.run(own["finish"], given)
     except sqlite3.IntegrityError as error:
@@ -302,7 +313,100 @@ def test_webhook_that_failed_is_tried_again(shop):
     assert webhook(shop, "evt_1", retry=True) == (200, "seen")
 
 
+def test_webhook_pays_its_invoice(shop):
+    document = invoice(shop, "key-000001")[1][0]                                          # asks for 4054
+    assert webhook(shop, "evt_1", external_id="ch_1", amount_minor=4000, invoice=document) == (200, "recorded")
+    assert shop.all("SELECT invoice_id, open_minor FROM receivable_open") == [(document, 54)]
+    assert webhook(shop, "evt_2", external_id="ch_2", amount_minor=100, invoice=document) == (200, "recorded")
+    assert webhook(shop, "evt_3", external_id="ch_3", amount_minor=7, invoice=document) == (200, "recorded")
+    assert shop.all("SELECT * FROM receivable_open") == []
+    assert shop.all("SELECT payment_id, unallocated_minor FROM payment_unallocated") == [(2, 46), (3, 7)]
+
+
+@pytest.mark.parametrize("foreign_keys", [0, 1])
+@pytest.mark.parametrize("currency", ["USD", "XXX", None])
+def test_another_currency_is_not_booked_as_the_companys_own(shop, currency, foreign_keys):
+    shop("PRAGMA foreign_keys = %d" % foreign_keys)
+    document = invoice(shop, "key-000001")[1][0]
+    before = shop.one("SELECT count(*) FROM journal_entry")
+    for status, answer, _ in (invoice(shop, "key-000002", order_ref="2", currency=currency), bill(shop, "bill-0001", "1", currency=currency),
+                              payout(shop, "payout-001", currency=currency)):
+        assert (status, answer["error"]) == (422, "DOCUMENT_MISSING") and "currency is not its own" in answer["meaning"]
+    assert webhook(shop, "evt_1", currency=currency)[1].startswith("NOT NULL constraint failed")
+    assert shop.one("SELECT last_error FROM webhook_stuck") == webhook(shop, "evt_1", currency=currency, retry=True)[1]
+    assert credit(shop, "credit-001", document, currency=currency)[0] == 201              # the invoice's currency counts
+    assert shop.one("SELECT count(*) FROM journal_entry") == before + 1
+    assert invoice(shop, "key-000002", order_ref="2")[0] == 201                           # nothing was stored under the key
+
+
+def test_an_invoice_in_another_currency_is_not_credited_one_to_one(shop):
+    with shop.transaction():
+        document = shop.draft("7", 10000)
+        shop("UPDATE sales_document SET currency = 'USD', rate_num = 2 WHERE id = ?", document)
+    assert credit(shop, "credit-001", document)[1]["error"] == "DOCUMENT_MISSING"
+
+
 # What goes wrong around the recipe ----------------------------------------------------------------
+
+def test_what_the_company_does_not_have_is_not_stored(shop):
+    document = invoice(shop, "key-000001")[1][0]
+    calls = [lambda **more: invoice(shop, "key-000002", order_ref="2", **{"customer": 3, **more}),
+             lambda **more: credit(shop, "credit-001", **{"document": document + 1, **more}),
+             lambda **more: bill(shop, "bill-0001", "1", **{"supplier": 3, **more})]
+    for call in calls:
+        for more in ({}, {"company": 9}, {"company": 2}):
+            status, answer, _ = call(**more)
+            assert (status, answer["error"]) == (422, "DOCUMENT_MISSING")
+    assert shop.one("SELECT count(*) FROM idem_records") == 1
+    shop("INSERT INTO party (id, company_id, name) VALUES (3, 1, 'Came later')")
+    assert [call()[0] for call in calls[::2]] == [201, 201]
+    assert calls[1]()[0] == 201                                                           # the invoice came meanwhile
+    assert payout(shop, "payout-001", company=9)[1]["error"] == "DOCUMENT_MISSING"
+
+
+def test_a_program_that_forgets_to_look_is_told_by_the_next_step(shop):
+    for recipe in ("invoice", "bill", "depreciation", "payout"):
+        with pytest.raises(sqlite3.IntegrityError, match="^DOCUMENT_MISSING: there is no such "):
+            shop.run(steps(recipe)["lines"][:1], {**INVOICE, "document": None})
+    for table in ("sales_tax", "bill_tax"):
+        with pytest.raises(sqlite3.IntegrityError, match="^DOCUMENT_MISSING: there is no such draft"):
+            shop("INSERT INTO %s VALUES (99, 'V21', 1, 1, 0, 1, 0)" % table)
+
+
+def test_lines_are_told_what_is_wrong_with_them(shop):
+    nowhere = [dict(LINES[0], tax_code="V99")]
+    bills = [{"description": "Paper", "net_minor": 1000, "tax_minor": 210, "tax_code": code} for code in ("V99", "V21")]
+    document = invoice(shop, "key-000001")[1][0]
+    for foreign_keys in (0, 1):
+        shop("PRAGMA foreign_keys = %d" % foreign_keys)
+        n = "%06d" % foreign_keys
+        for status, answer, _ in (invoice(shop, "all-" + n, order_ref="2", lines=json.dumps(nowhere)),
+                                  invoice(shop, "one-" + n, order_ref="2", lines=json.dumps(nowhere + LINES)),
+                                  credit(shop, "credit-all-" + n, document, nowhere), credit(shop, "credit-one-" + n, document, LINES + nowhere),
+                                  bill(shop, "bill-all-" + n, "1", lines=json.dumps(bills[:1])),
+                                  bill(shop, "bill-one-" + n, "1", lines=json.dumps(bills))):
+            assert (status, answer["error"]) == (422, "TAX_CODE_MISMATCH")
+        for status, answer, _ in (invoice(shop, "none-" + n, order_ref="2", lines="[]"), bill(shop, "bill-none-" + n, "1", lines="[]"),
+                                  credit(shop, "credit-none-" + n, document, []),
+                                  shop.request("depreciation", "depreciation", key="run-none-" + n, company=1, book="main",
+                                               period_start="2026-01-01", period_end="2026-01-31", lines="[]", expense=DEPRECIATION,
+                                               accumulated=ACCUMULATED)):
+            assert (status, answer["error"]) == (422, "LINES_MISSING")
+
+
+def test_settings_that_are_missing_are_named(shop):
+    status, answer, _ = invoice(shop, "key-000001", issue_date="2028-01-01")
+    assert (status, answer["error"]) == (422, "PERIOD_LOCKED")                            # not SERIES_MISMATCH
+    shop("INSERT INTO fiscal_year (company_id, label, starts_on, ends_on) VALUES (1, '2028', '2028-01-01', '2028-12-31')")
+    status, answer, _ = invoice(shop, "key-000002", issue_date="2028-01-01")
+    assert (status, answer["error"]) == (422, "WRONG_VAT_PERIOD")
+    shop("INSERT INTO vat_period (company_id, period, starts_on, ends_on) VALUES (1, '2028-01', '2028-01-01', '2028-01-31')")
+    shop("UPDATE account SET opened_on = '2028-01-02' WHERE id = ?", REVENUE)
+    status, answer, _ = invoice(shop, "key-000002", issue_date="2028-01-01")
+    assert (status, answer["error"]) == (422, "ACCOUNT_NOT_USABLE")
+    shop("UPDATE account SET opened_on = NULL WHERE id = ?", REVENUE)
+    assert invoice(shop, "key-000002", issue_date="2028-01-01")[0] == 201                 # nothing was stored: the key runs again
+    assert invoice(shop, "key-000001", issue_date="2028-01-01")[0] == 422                 # a stored refusal stays
 
 def test_a_fault_rolls_everything_back_and_the_key_may_run_again(shop):
     status, answer, _ = invoice(shop, "key-000001", vat=REVENUE)                          # posts VAT to the wrong account
