@@ -4,10 +4,11 @@ import json
 import os
 import re
 import sqlite3
+import subprocess
 
 import pytest
 from ledger_book import (ACCUMULATED, BANK, CLEARING, DEPRECIATION, EXPENSE, EXTENSION, FEES, INPUT, OUTPUT, PAYABLE, RECEIVABLE,
-                         REVENUE, ROOT, Book, code_of)
+                         REVENUE, ROOT, SCHEMA, Book, code_of)
 
 pytestmark = pytest.mark.skipif(not os.path.exists(EXTENSION), reason="the extension is not built")
 
@@ -93,6 +94,14 @@ class Shop(Book):
         return status, json.loads(response), False
 
 
+class NewShop(Shop):
+    """A book with the schema and nothing else."""
+
+    def __init__(self, path=":memory:"):
+        super().__init__(path, create=False)
+        self.db.executescript("BEGIN;" + SCHEMA + "COMMIT;")
+
+
 @pytest.fixture
 def shop():
     shop = Shop()
@@ -140,6 +149,45 @@ def test_invoice(shop):
     assert invoice(shop, "key-000003", order_ref="1002")[1][2] == "INV-2026-00002"        # no number was burnt
     assert shop.all("SELECT line_no, net_minor FROM sales_line WHERE document_id = ?", first[0]) == [(1, 3000), (2, 500), (3, -100)]
     assert shop.all("SELECT tax_code, taxable_minor, tax_minor FROM sales_tax WHERE document_id = ?", first[0]) == [("V21", 2900, 609), ("V9", 500, 45)]
+
+
+def test_setup_then_every_recipe():
+    shop = NewShop()
+    setup = shop.one("SELECT idem_schema('recipes/ledger-setup')")
+    shop.db.executescript(setup)
+    cursor = shop(steps("setup")["settings"][0])
+    given = dict(zip([c[0] for c in cursor.description], cursor.fetchone()))
+    assert len(given) == 14 and None not in given.values()
+    customer = shop.one("SELECT id FROM party WHERE vat_id = 'LT100000000111'")
+    lines = json.dumps([dict(LINES[0], net_minor=1000), dict(LINES[0], net_minor=200, tax_code="EX")])
+    sale = {**given, "vat": given["output_vat"], "customer": customer, "lines": lines}
+    status, answer, _ = invoice(shop, "key-000001", **sale)
+    assert (status, answer[2:]) == (201, ["INV-2026-00001", 1410])                        # 21 % of 1000 are 210, not 2
+    status, note, _ = credit(shop, "credit-001", answer[0], [dict(LINES[0], net_minor=100)],
+                             **{**given, "vat": given["output_vat"], "series": given["credit_series"]})
+    assert (status, note[2:]) == (201, ["CN-2026-00001", 121])
+    assert bill(shop, "bill-0001", "A-1", **{**given, "vat": given["input_vat"], "supplier": customer, "lines": json.dumps(
+        [{"description": "Paper", "net_minor": 1000, "tax_minor": 210, "tax_code": "RC21"}])})[0] == 201
+    assert webhook(shop, "evt_1", **{**given, "party": customer, "invoice": answer[0], "amount_minor": 1289}) == (200, "recorded")
+    assert shop.all("SELECT * FROM receivable_open") == []
+    assert payout(shop, "payout-001", **given)[0] == 201
+    shop.healthy()
+    before = shop.digest()
+    with pytest.raises(sqlite3.IntegrityError, match="^IMMUTABLE: this currency exists"):
+        shop.db.executescript(setup)
+    shop("ROLLBACK")
+    assert shop.digest() == before
+    shop.db.close()
+
+
+def test_setup_in_the_shell(tmp_path):
+    book = str(tmp_path / "book.db")
+    script = "BEGIN;" + SCHEMA + "COMMIT;" + open(os.path.join(ROOT, "sql", "recipes", "ledger-setup.sql"), encoding="utf-8").read()
+    done = subprocess.run(["sqlite3", "-bail", book], input=script, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(r"1(\|\d+){13}\n", done.stdout)
+    check = subprocess.run(["sqlite3", book, "SELECT rate_bp FROM tax_code WHERE code = 'V21'; SELECT count(*) FROM vat_period;"
+                            " SELECT * FROM integrity_report; PRAGMA foreign_key_check"], capture_output=True, text=True)
+    assert check.stdout.split() == ["2100", "12"]
 
 
 def test_twins_at_a_busy_till(shop):
@@ -485,5 +533,5 @@ def test_the_schema_in_the_library_is_the_schema_in_the_files():
     assert db.execute("SELECT count(*) FROM integrity_report").fetchone() == (0,)
     names = [r[0] for r in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     assert {"sales_document", "received_bill", "journal_seal"} <= set(names)
-    for recipe in ("invoice", "credit-note", "bill", "depreciation", "payout", "webhook"):
+    for recipe in ("setup", "invoice", "credit-note", "bill", "depreciation", "payout", "webhook"):
         assert shop.one("SELECT idem_schema(?)", "recipes/ledger-" + recipe)
