@@ -36,17 +36,18 @@ SELECT p.company_id, p.id, p.name, p.vat_id, p.country, :doc_no, :doc_no IS NULL
 RETURNING id;
 
 -- step: lines
+-- An amount that is no JSON integer becomes NULL, which is refused: "10.00" would be 10 cents.
 INSERT INTO bill_line (bill_id, line_no, company_id, description, net_minor, tax_code)
-SELECT :document, key + 1, :company, json_extract(value, '$.description'), json_extract(value, '$.net_minor'),
-       json_extract(value, '$.tax_code')
+SELECT :document, key + 1, :company, json_extract(value, '$.description'),
+       iif(json_type(value, '$.net_minor') = 'integer', json_extract(value, '$.net_minor'), NULL), json_extract(value, '$.tax_code')
   FROM json_each(:lines);
 
 INSERT INTO bill_tax (bill_id, tax_code, company_id, taxable_minor, tax_minor, base_taxable_minor, base_tax_minor)
-SELECT :document, json_extract(value, '$.tax_code'), :company,
-       sum(json_extract(value, '$.net_minor')), sum(json_extract(value, '$.tax_minor')),
-       sum(json_extract(value, '$.net_minor')), sum(json_extract(value, '$.tax_minor'))
-  FROM json_each(:lines)
- GROUP BY json_extract(value, '$.tax_code');
+SELECT :document, code, :company, sum(net), sum(tax), sum(net), sum(tax)
+  FROM (SELECT json_extract(value, '$.tax_code') AS code, json_extract(value, '$.net_minor') AS net,
+               iif(json_type(value, '$.tax_minor') = 'integer', json_extract(value, '$.tax_minor'), NULL) AS tax
+          FROM json_each(:lines))
+ GROUP BY code;
 
 -- step: entry
 INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)

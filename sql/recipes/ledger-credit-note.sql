@@ -35,9 +35,12 @@ SELECT i.company_id, 'credit_note', i.id, :refund_ref, :reason, i.customer_id, i
 RETURNING id;
 
 -- step: lines
+-- An amount that is no JSON integer becomes NULL, which is refused: "10.00" would be 10 cents.
 INSERT INTO sales_line (document_id, line_no, company_id, description, quantity_milli, unit_price_minor, net_minor, tax_code)
 SELECT :document, key + 1, :company, json_extract(value, '$.description'), json_extract(value, '$.quantity_milli'),
-       json_extract(value, '$.unit_price_minor'), json_extract(value, '$.net_minor'), json_extract(value, '$.tax_code')
+       iif(json_type(value, '$.unit_price_minor') = 'integer', json_extract(value, '$.unit_price_minor'), NULL),
+       iif(json_type(value, '$.net_minor') = 'integer', json_extract(value, '$.net_minor'), NULL),
+       json_extract(value, '$.tax_code')
   FROM json_each(:lines);
 
 INSERT INTO sales_tax (document_id, tax_code, company_id, taxable_minor, tax_minor, base_taxable_minor, base_tax_minor)

@@ -17,9 +17,10 @@ VALUES (:company, :book, :period_start, :period_end)
 RETURNING id;
 
 -- step: lines
+-- An amount that is no JSON integer becomes NULL, which is refused: "10.00" would be 10 cents.
 INSERT INTO depreciation_line (run_id, company_id, asset_id, book, period_start, period_end, amount_minor)
 SELECT :document, :company, json_extract(value, '$.asset'), :book, :period_start, :period_end,
-       json_extract(value, '$.amount_minor')
+       iif(json_type(value, '$.amount_minor') = 'integer', json_extract(value, '$.amount_minor'), NULL)
   FROM json_each(:lines);
 
 -- step: entry

@@ -26,10 +26,13 @@ SELECT id, :provider, :account, :livemode, :payout_id, :payout_date, base_curren
 RETURNING id;
 
 -- step: lines
+-- An amount that is no JSON integer becomes NULL, which is refused: "10.00" would be 10 cents.
 INSERT INTO settlement_line (batch_id, company_id, provider, account, livemode, txn_id, category, gross_minor, fee_minor,
                              net_minor, source_ref, payment_id)
 SELECT :document, :company, :provider, :account, :livemode, json_extract(l.value, '$.txn_id'),
-       json_extract(l.value, '$.category'), json_extract(l.value, '$.gross_minor'), json_extract(l.value, '$.fee_minor'),
+       json_extract(l.value, '$.category'),
+       iif(json_type(l.value, '$.gross_minor') = 'integer', json_extract(l.value, '$.gross_minor'), NULL),
+       iif(json_type(l.value, '$.fee_minor') = 'integer', json_extract(l.value, '$.fee_minor'), NULL),
        json_extract(l.value, '$.gross_minor') - json_extract(l.value, '$.fee_minor'),
        json_extract(l.value, '$.source_ref'),
        (SELECT p.id FROM payment p

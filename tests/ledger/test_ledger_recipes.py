@@ -272,11 +272,13 @@ def test_depreciation(shop):
     assert run("run-000002", 999)[0] == 201
 
 
-def payout(shop, key, payout_id="po_1", lines=None, **more):
-    lines = lines or [{"txn_id": "txn_1", "category": "charge", "gross_minor": 5000, "fee_minor": 150, "source_ref": "ch_1"},
-                      {"txn_id": "txn_2", "category": "refund", "gross_minor": -1000, "fee_minor": 0, "source_ref": "re_1"}]
+PAYOUT = [{"txn_id": "txn_1", "category": "charge", "gross_minor": 5000, "fee_minor": 150, "source_ref": "ch_1"},
+          {"txn_id": "txn_2", "category": "refund", "gross_minor": -1000, "fee_minor": 0, "source_ref": "re_1"}]
+
+
+def payout(shop, key, payout_id="po_1", lines=PAYOUT, sent=None, **more):
     given = dict(company=1, provider="stripe", account="acct_1", livemode=1, payout_id=payout_id, payout_date="2026-03-12", currency="EUR",
-                 gross_minor=sum(l["gross_minor"] for l in lines), fee_minor=sum(l["fee_minor"] for l in lines), lines=json.dumps(lines),
+                 gross_minor=sum(l["gross_minor"] for l in lines), fee_minor=sum(l["fee_minor"] for l in lines), lines=json.dumps(sent or lines),
                  bank=BANK, fees=FEES, clearing=CLEARING)
     return shop.request("payout", "payout", key=key, **{**given, **more})
 
@@ -440,6 +442,27 @@ def test_lines_are_told_what_is_wrong_with_them(shop):
                                                period_start="2026-01-01", period_end="2026-01-31", lines="[]", expense=DEPRECIATION,
                                                accumulated=ACCUMULATED)):
             assert (status, answer["error"]) == (422, "LINES_MISSING")
+
+
+@pytest.mark.parametrize("amount", ["50.00", "50", 50.0, 50.5, True, None, [50]])
+@pytest.mark.parametrize("code", ["V21", "RC21"])
+def test_an_amount_that_is_no_integer_is_refused(shop, amount, code):
+    # 50.00 is 5000 cents; STRICT takes it as 50, and the tax of some such amounts comes out whole
+    document = invoice(shop, "key-000001", lines=json.dumps([dict(LINES[0], tax_code=code)]))[1][0]
+    line = dict(LINES[0], net_minor=amount, tax_code=code)
+    paper = {"description": "Paper", "net_minor": 100, "tax_minor": 21, "tax_code": code}
+    asset = shop.asset("A")
+    answers = [invoice(shop, "key-000002", order_ref="2", lines=json.dumps([line])),
+               invoice(shop, "key-000003", order_ref="2", lines=json.dumps([dict(LINES[0], unit_price_minor=amount)])),
+               credit(shop, "credit-001", document, [line]),
+               bill(shop, "bill-0001", "1", lines=json.dumps([dict(paper, net_minor=amount)])),
+               bill(shop, "bill-0002", "2", lines=json.dumps([dict(paper, tax_minor=amount)])),
+               payout(shop, "payout-001", gross_minor=50, fee_minor=0, sent=[dict(PAYOUT[0], gross_minor=amount, fee_minor=0)]),
+               shop.request("depreciation", "depreciation", key="run-000001", company=1, book="main", period_start="2026-01-01",
+                            period_end="2026-01-31", lines=json.dumps([{"asset": asset, "amount_minor": amount}]),
+                            expense=DEPRECIATION, accumulated=ACCUMULATED)]
+    assert [status for status, _, _ in answers] == [422] * len(answers)
+    assert shop.one("SELECT count(*) FROM idem_records") == 1                             # malformed: nothing is stored
 
 
 def test_settings_that_are_missing_are_named(shop):
