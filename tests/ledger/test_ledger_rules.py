@@ -1,9 +1,11 @@
 """Business rules: orders, credit notes, postings, periods, tax, money, payments, reversals."""
+import os
+import re
 import sqlite3
 
 import pytest
 from ledger_book import (ACCUMULATED, BANK, CLEARING, DEPRECIATION, EQUITY, EXPENSE, FEES, INPUT, OUTPUT, PAYABLE, RECEIVABLE,
-                      REVENUE, Book, code_of)
+                      REVENUE, ROOT, Book, code_of)
 
 
 @pytest.fixture(params=[(0, 1), (1, 0)], ids=["fk0-rt1", "fk1-rt0"])
@@ -388,6 +390,29 @@ def test_a_reason_to_unlock_serves_once(book, verb):
         ("unlock", "2026-10-31", "auditor asked"), ("unlocked", "2026-10-31", "moved back to no lock")]
 
 
+def test_closing_a_month_as_the_readme_says(book):
+    readme = open(os.path.join(ROOT, "sql", "README.md"), encoding="utf-8").read()
+    section = readme.split("\n## Closing a month\n")[1].split("\n## ")[0]
+    close, unlock = re.findall(r"```sql\n(.*?)```", section, re.S)
+    for view in ("integrity_report", "unbalanced_or_unsealed_entry", "vat_register_check", "depreciation_missing_period",
+                 "webhook_stuck", "settlement_unmatched", "payment_unallocated"):
+        assert "`%s`" % view in section
+        book.all("SELECT * FROM %s" % view)
+    file, lock = close.split("\n", 1)
+    book(file)
+    late = book.invoice("1", date="2026-03-31")
+    assert book.one("SELECT vat_period FROM sales_document WHERE id = ?", late) == "2026-04"
+    book(lock)
+    book.issue_refused("PERIOD_LOCKED", book.draft("2", date="2026-03-31"))
+    reason, move = unlock.split(";\n", 1)
+    book.refused("PERIOD_LOCKED", move)
+    book(reason)
+    book(move)
+    book.invoice("2", date="2026-03-31")
+    book.refused("IMMUTABLE", "UPDATE vat_period SET status = 'open' WHERE period = '2026-03'")
+    book.healthy()
+
+
 def test_year_change_needs_no_counter_row(book):
     old = [book.invoice(None, date="2026-12-31"), book.invoice(None, date="2027-01-01"), book.invoice(None, date="2026-12-31")]
     assert [book.one("SELECT full_number FROM sales_document WHERE id = ?", d) for d in old] == ["INV-2026-00001", "INV-2027-00001", "INV-2026-00002"]
@@ -460,6 +485,27 @@ def test_seal_rules(book):
         book.refused("IMMUTABLE", "UPDATE account SET %s WHERE id = %d" % (change, BANK))
     assert book.one("SELECT count(*) FROM journal_entry") == 1
     book.healthy()
+
+
+def test_what_a_foreign_key_error_means(one_book):
+    """SQLite names nothing in it, so sql/README.md does: what a row refers to is missing, or an entry has no seal."""
+    book, entry = one_book, "INSERT INTO journal_entry (company_id, entry_date, source_kind, source_id, purpose) VALUES (%s, '2026-03-01', 'manual', 1, 'm')"
+    nothing = "^FOREIGN KEY constraint failed$"
+    book("BEGIN")
+    book(entry % 1)
+    for account, currency, party, tax in ((999, "EUR", None, None), (BANK, "XXX", None, None), (BANK, "EUR", 999, None), (BANK, "EUR", None, "NO")):
+        with pytest.raises(sqlite3.IntegrityError, match=nothing):
+            book("INSERT INTO journal_line VALUES (1, 1, 1, ?, ?, 5, 5, ?, ?)", account, currency, party, tax)
+    with pytest.raises(sqlite3.IntegrityError, match=nothing):
+        book("COMMIT")
+    assert book.all("SELECT entry_id, sealed FROM unbalanced_or_unsealed_entry") == [(1, 0)]
+    book("ROLLBACK")
+    with pytest.raises(sqlite3.IntegrityError, match=nothing):
+        book(entry % 1)                                             # outside a transaction
+    with pytest.raises(sqlite3.IntegrityError, match=nothing):
+        book("INSERT INTO party (company_id, name) VALUES (99, 'x')")
+    with pytest.raises(sqlite3.IntegrityError, match=r"^NOT NULL constraint failed: party\.name$"):
+        book("INSERT INTO party (company_id) VALUES (1)")
 
 
 def test_lines_stay_inside_their_company(book):
