@@ -2,7 +2,8 @@
 -- autocommit, and room for the copy. Writers go on in WAL mode.
 --
 --   :file   where: a name that does not exist yet. Run with -bail, or stop at the first error: if
---           there is such a file, what follows the error would praise that old one
+--           there is such a file, what follows the error would praise that old one. 'non-text
+--           filename' says that it is not set: .param set :file "'/backup/shop-2026-11-30.db'"
 --
 -- Write the last line down elsewhere: it is the head of the audit chain in the copy, and
 -- ops/restore_check asks for it. Copy the file to another machine, and try a restore now and then:
