@@ -85,7 +85,7 @@ SELECT 'next VAT period missing',
                        WHERE company_id = :company AND status = 'open'
                          AND starts_on <= date(:until, '+1 day') AND ends_on > :until)
 UNION ALL
-SELECT 'month not over', as_of <= :until FROM report_day;
+SELECT 'month not over', NOT ifnull(as_of > :until, 0) FROM report_day;
 
 SELECT must_be_0, found FROM temp.close_month;
 

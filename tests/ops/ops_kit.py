@@ -1,6 +1,7 @@
 """Runs a file of sql/ops/ as an operator would: through a driver with named parameters, or
 through the sqlite3 shell with `.param set`.
 """
+import pathlib
 import sqlite3
 import subprocess
 
@@ -39,7 +40,7 @@ def quoted(value):
 def shell_says(path, script, *options):
     """What an operator sees who types these lines."""
     return subprocess.run(["sqlite3", "-batch", *options, str(path)], text=True, input=script,
-                          capture_output=True, timeout=60)
+                          capture_output=True, timeout=60, cwd=pathlib.Path(path).parent)
 
 
 def typed(name, load=True, **params):

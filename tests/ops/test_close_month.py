@@ -1,4 +1,5 @@
 """sql/ops/close_month.sql: a month is closed when nothing of it is missing, and then for good."""
+import shutil
 import sqlite3
 import subprocess
 
@@ -12,10 +13,11 @@ REFUSED = "NOT CLOSED, nothing was changed: the counts above must be 0"
 CLOSED = "closed: company 1 is locked through 2026-03-31, VAT period 2026-03 is filed"
 
 
-@pytest.fixture
-def book(tmp_path):
+@pytest.fixture(scope="module")
+def march(tmp_path_factory):
     """March 2026 of a small company, looked at in April; everything before it is closed."""
-    book = Book(str(tmp_path / "book.db"))
+    file = tmp_path_factory.mktemp("march") / "book.db"
+    book = Book(str(file))
     book("UPDATE report_as_of SET as_of = '2026-04-02'")
     book("UPDATE vat_period SET status = 'filed' WHERE company_id = 1 AND period < '2026-03'")
     book.invoice("A")
@@ -25,6 +27,14 @@ def book(tmp_path):
     asset = book.asset("VAN", in_service="2026-03-01")
     book.depreciate({asset: 2000}, "2026-03-01", "2026-03-31")
     book.draft("next month", date="2026-04-01")
+    book.db.close()
+    return file
+
+
+@pytest.fixture
+def book(march, tmp_path):
+    shutil.copy(march, tmp_path)
+    book = Book(str(tmp_path / "book.db"), create=False)
     yield book
     book.db.close()
 
