@@ -23,15 +23,17 @@
 BEGIN IMMEDIATE;
 
 -- An answer stays, so ask first. json_extract() is how a SELECT fails with a sentence.
-SELECT idem_claim(
-  CASE
-    WHEN :response IS NULL AND :no_response IS NOT 1 THEN
-      json_extract('{}', 'NOTHING DONE: :response is NULL or not set, see .param list. '
-                      || 'Set it, or set :no_response to 1 if the answer has no body')
-    WHEN :token IS NULL THEN
-      json_extract('{}', 'NOTHING DONE: :token is not set: 16 to 128 characters of your own')
-    ELSE :scope
-  END, :key, :fingerprint, :operation, :token) ->> '$.outcome' AS outcome;
+SELECT json_extract(
+  idem_claim(
+    CASE
+      WHEN :response IS NULL AND :no_response IS NOT 1 THEN
+        json_extract('{}', 'NOTHING DONE: :response is NULL or not set, see .param list. '
+                        || 'Set it, or set :no_response to 1 if the answer has no body')
+      WHEN :token IS NULL THEN
+        json_extract('{}', 'NOTHING DONE: :token is not set: 16 to 128 characters of your own')
+      ELSE :scope
+    END, :key, :fingerprint, :operation, :token),
+  '$.outcome') AS outcome;
 
 SELECT idem_complete(:scope, :key, :token, :response, :code, :headers) AS completed;
 

@@ -117,6 +117,10 @@ def test_an_answer_is_never_empty_by_mistake(busy, path):
             run(busy, name, **values)
         if busy.in_transaction:
             busy.execute("ROLLBACK")
+    # Without a token of one's own the claim would stay, and could not be completed.
+    with pytest.raises(sqlite3.OperationalError, match="NOTHING DONE: :token is not set"):
+        run(busy, "adopt", **{**values, "response": "x", "token": None})
+    busy.execute("ROLLBACK")
     assert busy.execute("SELECT * FROM idem_store").fetchall() == before
     # As the header of the file writes it.
     assert f".param set :response {right}" in text("resolve_completed")
