@@ -52,7 +52,7 @@ static int carryOut(IdemCall *pCall, const IdemRequest *pReq, IdemAnswer *pAnswe
   if (pCall->rc != SQLITE_OK) return 0;
   if (pAnswer->verdict.eWrite != IDEM_WR_NONE) {
     int bDone = idemStoreWrite(pCall, &w);
-    if (!bClaimed && (pCall->rc & 0xff) == SQLITE_READONLY) { /* a note, not a promise */
+    if (!bClaimed && idemCannotWrite(pCall)) { /* a note, not a promise: the next one makes it */
       idemForgive(pCall);
       bDone = 1;
     }

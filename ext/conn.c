@@ -43,6 +43,7 @@ struct IdemConn {
   int bCarrier;                      /* idem_call was planned as a table of ours */
   int bReplicated;                   /* the VFS is that of dqlite */
   int bUndo;                         /* a body that fails is undone by SQLite */
+  int nDepth;                        /* bodies that run, one inside the other */
   int bClock;                        /* true if the clock is set */
   int64_t iClock;                    /* what it is set to, ms */
   void (*xBody)(IdemCall *, void *); /* waits for the write lock, see idemConnRun(); or NULL */
@@ -366,9 +367,19 @@ static int runInside(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *p
   return bRan;
 }
 
+/* A TEMP trigger on the store may call a function that fires it again, and SQLite's own limit does
+** not see through a function. False if it goes too deep. */
+static int descend(IdemCall *pCall) {
+  if (pCall->rc != SQLITE_OK) return 0;
+  if (pCall->pConn->nDepth >= IDEM_NESTING_MAX) idemFail(pCall, IDEM_E_DEPTH, IDEM_NESTING_MAX);
+  if (pCall->rc == SQLITE_OK) pCall->pConn->nDepth++;
+  return pCall->rc == SQLITE_OK;
+}
+
 void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg) {
   sqlite3 *db = pCall->db;
-  if (pCall->rc != SQLITE_OK) return;
+  int bRan = 0;
+  if (!descend(pCall)) return;
   if (idemConnReplicates(pCall->pConn) && sqlite3_txn_state(db, "main") == SQLITE_TXN_NONE &&
       sqlite3_db_readonly(db, "main") != 1) {
     if (!sqlite3_get_autocommit(db)) {
@@ -377,15 +388,18 @@ void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg)
       forgiveLock(pCall);
     } else if (sqlite3_txn_state(db, 0) != SQLITE_TXN_NONE) {
       /* In autocommit that lock would be gone when its statement ends. */
-      if (runInside(pCall, xBody, pArg, 0)) return;
+      bRan = runInside(pCall, xBody, pArg, 0);
     }
   }
-  if (pCall->rc == SQLITE_OK) xBody(pCall, pArg);
+  if (!bRan && pCall->rc == SQLITE_OK) xBody(pCall, pArg);
+  pCall->pConn->nDepth--;
 }
 
 void idemConnRunWhole(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg) {
-  if (pCall->rc != SQLITE_OK || runInside(pCall, xBody, pArg, 1)) return;
-  if (pCall->rc != SQLITE_OK) return;
+  if (!descend(pCall)) return;
+  int bRan = runInside(pCall, xBody, pArg, 1);
+  pCall->pConn->nDepth--;
+  if (bRan || pCall->rc != SQLITE_OK) return;
   int rc = sqlite3_errcode(pCall->db); /* why idem_call is not to be had */
   idemFailDb(pCall, rc == SQLITE_OK ? SQLITE_ERROR : rc);
 }

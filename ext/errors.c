@@ -111,8 +111,8 @@ static const struct {
                        "the store has schema version %lld, this library knows version "
                        "%d: load a newer idem"},
     [IDEM_E_FOREIGN] = {SQLITE_ERROR,
-                        "the database object %s is not as idem created it, and is not "
-                        "trusted: drop it or restore the store"},
+                        "the database object %s is not as idem created it, or acts on its tables, "
+                        "and is not trusted: drop it or restore the store"},
     [IDEM_E_INCOMPLETE] = {SQLITE_ERROR, "the store is incomplete, %.*s is missing: restore the "
                                          "database from a backup"},
     [IDEM_E_DAMAGED] = {SQLITE_CORRUPT_VTAB, "the record holds what idem never writes (column %s): "
@@ -127,6 +127,9 @@ static const struct {
     [IDEM_E_REPLICATION] = {SQLITE_READONLY,
                             "dqlite would not replicate what is written here: after BEGIN "
                             "IMMEDIATE, or in INSERT INTO ... SELECT without RETURNING, it does"},
+    [IDEM_E_DEPTH] = {SQLITE_ERROR,
+                      "called inside itself, by a trigger of this connection: at most "
+                      "%d deep is allowed"},
     [IDEM_E_RACES] = {SQLITE_BUSY, "lost %d races in a row for this key, try again"},
     [IDEM_E_LIBCRYPTO] = {SQLITE_ERROR, "libcrypto failed, the generator or digest is unavailable"},
 };
@@ -198,6 +201,11 @@ void idemFailText(IdemCall *pCall, int rc, char *zText) {
   } else {
     sqlite3_free(zText);
   }
+}
+
+int idemCannotWrite(const IdemCall *pCall) {
+  int rc = pCall->rc & 0xff;
+  return rc == SQLITE_READONLY || rc == SQLITE_BUSY || rc == SQLITE_LOCKED;
 }
 
 void idemForgive(IdemCall *pCall) {

@@ -70,6 +70,7 @@ enum {
   IDEM_E_TRIGGERS,    /* triggers are switched off */
   IDEM_E_ANSWER_SIZE, /* the answer's JSON would be longer than SQLite allows */
   IDEM_E_REPLICATION, /* on dqlite, in a place whose writes are lost */
+  IDEM_E_DEPTH,       /* a body runs inside %d others */
   IDEM_E_RACES,       /* lost too many races: busy */
   IDEM_E_LIBCRYPTO,   /* digest or random generator failed */
   IDEM_E_COUNT
@@ -100,6 +101,9 @@ void idemFailNomem(IdemCall *pCall);
 /* Fails the call with another call's failure, or with a text of one's own (taken over, may be NULL
 ** for want of memory). */
 void idemFailText(IdemCall *pCall, int rc, char *zText);
+
+/* True if the call failed because this connection may not write, or another one is writing. */
+int idemCannotWrite(const IdemCall *pCall);
 
 /* Forgets a failure that does not matter after all. */
 void idemForgive(IdemCall *pCall);

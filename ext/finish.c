@@ -33,6 +33,7 @@ typedef struct Finish {
   const IdemRequest *pReq; /* what is asked */
   IdemVerdict verdict;     /* what was decided */
   int nRace;               /* races lost so far */
+  int rcWrite;             /* why the write from memory could not be had, or SQLITE_OK */
   int bDone;               /* it is carried out */
 } Finish;
 
@@ -48,6 +49,8 @@ static void decideAndWrite(IdemCall *pCall, Finish *p, const IdemLoaded *pLoaded
   idemVerdict(pLoaded->bFound ? &pLoaded->record : 0, &fitted, &pLoaded->policy, w.now,
               &p->verdict);
   if (p->verdict.eError) return;
+  if (p->verdict.eWrite != IDEM_WR_NONE) idemFailDb(pCall, p->rcWrite);
+  if (pCall->rc != SQLITE_OK) return;
   p->bDone = p->verdict.eWrite == IDEM_WR_NONE || idemStoreWrite(pCall, &w);
 }
 
@@ -58,7 +61,10 @@ static void finishOnce(IdemCall *pCall, void *pArg) {
   /* Most completions follow a claim of the same connection: the UPDATE itself finds out. */
   if (p->nRace == 0 && idemStoreRecall(pCall, p->pReq, &loaded)) decideAndWrite(pCall, p, &loaded);
   /* What memory took for a completion may be one that was done, and needs no write. */
-  if ((pCall->rc & 0xff) == SQLITE_READONLY) idemForgive(pCall);
+  if (idemCannotWrite(pCall)) {
+    p->rcWrite = pCall->rc;
+    idemForgive(pCall);
+  }
   if (p->bDone || pCall->rc != SQLITE_OK) return;
   idemStoreLoad(pCall, p->pReq, &loaded);
   if (pCall->rc == SQLITE_OK && !loaded.bFound) p->verdict.eError = IDEM_E_NO_RECORD;

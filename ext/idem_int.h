@@ -31,6 +31,7 @@ SQLITE_EXTENSION_INIT3
 #define IDEM_PURGE_DEFAULT   1000    /* rows idem_purge() touches at most */
 #define IDEM_PURGE_MAX       1000000 /* rows idem_purge(n) may touch at most */
 #define IDEM_CLOCK_MAX       ((int64_t)253402300799999) /* end of the year 9999 */
+#define IDEM_NESTING_MAX     8                          /* bodies that run inside each other */
 #define IDEM_RACES_MAX       1000                       /* lost races before busy is reported */
 
 typedef struct IdemConn IdemConn; /* conn.h */

@@ -290,6 +290,15 @@ static void textValue(sqlite3_value *pVal, IdemValue *pOut) {
   pOut->n = pOut->p ? sqlite3_value_bytes(pVal) : 0;
 }
 
+/* The rowid that a value equals, as SQLite compares: drivers bind numbers as REAL and as text too.
+** INT64_MIN, which is no record's, if it equals none. */
+static int64_t rowidOf(sqlite3_value *pVal) {
+  int eType = sqlite3_value_numeric_type(pVal);
+  double r = eType == SQLITE_FLOAT ? sqlite3_value_double(pVal) : 0.5;
+  if (eType == SQLITE_INTEGER) return sqlite3_value_int64(pVal);
+  return r >= 0 && r < 9.0e15 && r == (double)(int64_t)r ? (int64_t)r : INT64_MIN;
+}
+
 /* Chooses the listing from the plan and its values; see recordsBestIndex(). */
 static void planScan(RecordsCursor *p, int m, sqlite3_value **argv, IdemListing *pScan) {
   sqlite3_value *apVal[PLAN_BITS] = {0};
@@ -315,9 +324,9 @@ static void planScan(RecordsCursor *p, int m, sqlite3_value **argv, IdemListing 
   if (m & PLAN_HIGH) narrow(pScan, apVal[6], 0);
   if (m & PLAN_SCOPE) textValue(apVal[1], &pScan->scope);
   if (m & PLAN_KEY) textValue(apVal[2], &pScan->key);
-  if (m & PLAN_ROWID && sqlite3_value_type(apVal[0]) == SQLITE_INTEGER) {
+  if (m & PLAN_ROWID) {
     pScan->eScan = IDEM_SCAN_ROWID;
-    pScan->lo = sqlite3_value_int64(apVal[0]);
+    pScan->lo = rowidOf(apVal[0]);
   } else if (m & PLAN_SCOPE) {
     pScan->eScan = m & PLAN_KEY ? IDEM_SCAN_KEY : IDEM_SCAN_SCOPE;
   } else if (m & PLAN_STATE) {

@@ -20,12 +20,12 @@
 ** that bore one would be found first. */
 #define VIRTUAL_TABLES "'idem_call','idem_records','idem_claim'"
 
-#define MENTIONS(name) "instr(lower(sql),'" name "')"
-#define HAS_WORD(word) "lower(sql) GLOB '*[^a-z0-9_]" word "[^a-z0-9_]*'"
+#define HAS_WORD(word) "lower(sql||' ') GLOB '*[^a-z0-9_]" word "[^a-z0-9_]*'"
 
 /* clang-format off */
 /* sqlite_schema says which table a trigger or index is on, and what is one, but the file may lie:
-** so every text is searched but those of plain tables and views. SQLite's names are blind to case.
+** so every text is searched but those of plain tables and views. SQLite's names are blind to case,
+** and end where no letter, digit or _ follows: idem_store_id is no concern of ours.
 ** Before 3.40 it lets a trigger write idem_records, SQLITE_VTAB_DIRECTONLY or not.
 ** A plain table may refer to the store, but not so that a purge or an erasure would change its
 ** rows: that fires its triggers, which may do anything. */
@@ -34,12 +34,12 @@ static const char zObjects[] =
     " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS "," VIRTUAL_TABLES ")"
     " OR tbl_name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS ")"
     " OR (substr(sql,1,12) NOT IN ('CREATE TABLE','CREATE VIEW ','CREATE VIRTU')"
-    " AND " MENTIONS("idem_")
-    " AND (" MENTIONS("idem_meta") " OR " MENTIONS("idem_policy") " OR " MENTIONS("idem_store")
-    " OR " MENTIONS("idem_inbox") " OR " MENTIONS("idem_audit") " OR " MENTIONS("idem_purge_batch")
-    " OR " MENTIONS("idem_claim_audited") " OR " MENTIONS("idem_records") "))"
+    " AND instr(lower(sql),'idem_')"
+    " AND (" HAS_WORD("idem_meta") " OR " HAS_WORD("idem_policy") " OR " HAS_WORD("idem_store")
+    " OR " HAS_WORD("idem_inbox") " OR " HAS_WORD("idem_audit") " OR " HAS_WORD("idem_purge_batch")
+    " OR " HAS_WORD("idem_claim_audited") " OR " HAS_WORD("idem_records") "))"
     " OR (substr(sql,1,12)='CREATE TABLE'"
-    " AND (" MENTIONS("idem_store") " OR " MENTIONS("idem_inbox") ")"
+    " AND (" HAS_WORD("idem_store") " OR " HAS_WORD("idem_inbox") ")"
     " AND " HAS_WORD("references") " AND " HAS_WORD("delete")
     " AND (" HAS_WORD("cascade") " OR " HAS_WORD("set") "))";
 /* clang-format on */
@@ -165,9 +165,9 @@ void idemSchemaVerify(IdemCall *pCall) {
   /* A newer store has other tables: its version explains them, so it is asked first. */
   if (pCall->rc == SQLITE_OK && found.bMeta) readVersion(pCall);
   if (pCall->rc == SQLITE_OK && found.zForeign) idemFail(pCall, IDEM_E_FOREIGN, found.zForeign);
-  if (pCall->rc == SQLITE_OK && (!found.bMeta || found.nOurs != countOurs())) {
-    failMissing(pCall, found.mOurs);
-  }
+  if (pCall->rc == SQLITE_OK && found.nOurs != countOurs()) failMissing(pCall, found.mOurs);
+  /* An authorizer may have hidden its name. */
+  if (pCall->rc == SQLITE_OK && !found.bMeta) idemFail(pCall, IDEM_E_FOREIGN, "idem_meta");
   sqlite3_free(found.zForeign);
   idemConnSetVerified(pCall->pConn, pCall->rc == SQLITE_OK, iCookie);
 }

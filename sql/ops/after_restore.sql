@@ -42,6 +42,10 @@
 --
 --   :reason   what was restored, and when: 1 to 1000 characters
 
+-- json_extract() is how a SELECT fails with a sentence.
+SELECT json_extract('{}', 'NOTHING DONE: :reason is required, 1 to 1000 characters')
+WHERE NOT ifnull(length(:reason) BETWEEN 1 AND 1000, 0);
+
 -- Refuses a file whose store is not what idem created.
 SELECT 'schema version ' || idem_init();
 
@@ -64,7 +68,7 @@ WHERE p.operation = ifnull((SELECT q.operation FROM main.idem_policy AS q
   AND length(:reason) BETWEEN 1 AND 1000
   AND NOT EXISTS (SELECT 1 FROM main.idem_audit WHERE event = 'restore' AND key = :reason);
 
--- The audit's rows have no NULL: without a :reason this fails, and nothing is committed.
+-- Who goes on without a :reason fails here again: the audit's rows have no NULL.
 INSERT INTO main.idem_audit_entry(at, event, scope, key, operation, attempt, detail)
 SELECT idem_clock(), 'restore', '', iif(length(:reason) BETWEEN 1 AND 1000, :reason, NULL), '', 0,
        'records fenced: ' || changes()

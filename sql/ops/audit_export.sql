@@ -9,7 +9,14 @@
 -- level 'exceptions' there is one only when something went wrong. What shows that the end of the
 -- chain was cut off is the last line of the last export.
 
+-- json_extract() is how a SELECT fails with a sentence.
+SELECT json_extract('{}', 'NOTHING EXPORTED: :after_id and :after_digest are not set. They are '
+                       || 'the last row exported before; at first 0 and idem-audit')
+WHERE :after_id IS NULL OR :after_digest IS NULL;
+
 SELECT CASE
+         WHEN :after_id IS NULL OR :after_digest IS NULL THEN
+           'BROKEN: not compared'
          WHEN idem_audit_verify() IS NOT NULL THEN
            'BROKEN: the chain is not whole'
          WHEN ifnull((SELECT digest FROM main.idem_audit WHERE id = :after_id),

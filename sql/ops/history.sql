@@ -12,6 +12,9 @@ SELECT operation, state, outcome, attempt, code, recovery_point, reason, lease_r
 FROM idem_records
 WHERE scope = :scope AND key = :key;
 
+SELECT 'no record of this scope and key' || iif(:scope IS NULL OR :key IS NULL, ': not set', '')
+WHERE NOT EXISTS (SELECT 1 FROM idem_records WHERE scope = :scope AND key = :key);
+
 SELECT id, datetime(at / 1000, 'unixepoch') AS at_utc, event, attempt, detail
 FROM main.idem_audit
 WHERE scope = :scope AND key = :key

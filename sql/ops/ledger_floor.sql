@@ -1,5 +1,6 @@
 -- The ledger was restored: numbers of documents that were sent out after the backup must not be
 -- given out again. Plain SQL on the ledger; idem need not be loaded. See sql/ledger/50_series.sql.
+-- Run with -bail, or stop at the first error: where one says NOTHING DONE, numbers are not safe.
 --
 --   :company_id, :doc_kind, :series   which series: 1, 'invoice', 'INV'
 --   :period      the fiscal year's label, '2026'; '' for a series that never restarts
@@ -12,18 +13,35 @@
 -- again, and there is no gap. The floor is for what cannot be entered; number_gap shows it with the
 -- reason. Without a floor the next order would get a number that a customer already has.
 --
--- If the file knows :last_sent already, nothing is done. The result is what comes next; no row:
--- there is no such series or period.
+-- If the file knows :last_sent already, nothing is done. The result is what comes next.
+
+-- json_extract() is how a SELECT fails with a sentence.
+SELECT json_extract('{}', why)
+FROM (
+  SELECT CASE
+           WHEN typeof(:last_sent) <> 'integer' THEN
+             'NOTHING DONE: :last_sent is not set, or no whole number'
+           WHEN NOT ifnull(trim(:reason) <> '', 0) THEN
+             'NOTHING DONE: :reason is required, for the auditor'
+           WHEN NOT EXISTS (
+             SELECT 1 FROM next_number AS n JOIN series AS s ON s.id = n.series_id
+             WHERE s.company_id = :company_id AND s.doc_kind = :doc_kind
+               AND s.code = CAST(:series AS TEXT) AND n.period = CAST(:period AS TEXT)) THEN
+             'NOTHING DONE: no such series or period; SELECT * FROM series, fiscal_year shows all'
+         END AS why
+)
+WHERE why NOTNULL;
 
 INSERT INTO series_floor(series_id, company_id, period, min_next, reason, actor)
 SELECT n.series_id, n.company_id, n.period, :last_sent + 1, :reason, ifnull(:actor, '')
 FROM next_number AS n
 JOIN series AS s ON s.id = n.series_id
-WHERE s.company_id = :company_id AND s.doc_kind = :doc_kind AND s.code = :series
-  AND n.period = :period AND n.number <= :last_sent;
+WHERE s.company_id = :company_id AND s.doc_kind = :doc_kind AND s.code = CAST(:series AS TEXT)
+  AND n.period = CAST(:period AS TEXT) AND n.number <= :last_sent
+  AND typeof(:last_sent) = 'integer';
 
 SELECT n.number, n.full_number
 FROM next_number AS n
 JOIN series AS s ON s.id = n.series_id
-WHERE s.company_id = :company_id AND s.doc_kind = :doc_kind AND s.code = :series
-  AND n.period = :period;
+WHERE s.company_id = :company_id AND s.doc_kind = :doc_kind AND s.code = CAST(:series AS TEXT)
+  AND n.period = CAST(:period AS TEXT);

@@ -34,3 +34,7 @@ COMMIT;
 
 -- What clients may now rely on.
 SELECT document FROM main.idem_contract WHERE operation = :operation;
+
+-- The policy of a misspelt name would never be used.
+SELECT 'no record has this operation yet: is it spelt as it is claimed?'
+WHERE :operation <> '*' AND NOT EXISTS (SELECT 1 FROM main.idem_store WHERE operation = :operation);

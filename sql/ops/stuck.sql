@@ -24,7 +24,8 @@ WITH found AS (
   FROM idem_records
   WHERE state IN ('unknown', 'released', 'processing')
     AND (:scope IS NULL OR scope = :scope)
-    AND (state <> 'processing' OR lease_remaining_ms = 0 OR age_ms >= ifnull(:slow_ms, 600000))
+    AND (state <> 'processing' OR lease_remaining_ms = 0
+         OR age_ms >= ifnull(CAST(:slow_ms AS INTEGER), 600000))
 )
 SELECT scope, key, operation, why,
        why IN ('exhausted', 'lease over', 'suspended') AS blocks,

@@ -166,8 +166,10 @@ def content(path):
     return out, schema
 
 
-MESSAGE = re.compile(r"idem_\w+: (the database object .* is not as idem created it, and is not trusted"
+MESSAGE = re.compile(r"idem_\w+: (the database object .* is not as idem created it, or acts on its tables, and is not"
+                     r" trusted: drop it or restore the store"
                      r"|the store is incomplete, [A-Z]+ idem_\w+ is missing: restore the database from a backup"
+                     r"|(index|trigger) idem_\w+ already exists"
                      r"|this database has no idem store: run SELECT idem_init)")
 
 def attack(path, spy, calls=CALLS, own_tables=()):
@@ -271,6 +273,33 @@ def test_own_changes_are_noticed(path):
     assert spy.calls == 0
     db.execute("DROP TRIGGER evil")
     assert claim(db, "b")["outcome"] == "claimed"
+    db.close()
+
+
+# What only sounds like the store is the application's own affair.
+HARMLESS = {
+    "index": "CREATE TABLE invoice(a, idem_store_id INTEGER REFERENCES idem_store(id));"
+             " CREATE INDEX invoice_idem_store_id ON invoice(idem_store_id)",
+    "index-on-an-archive": "CREATE TABLE idem_store_archive(a); CREATE INDEX by_a ON idem_store_archive(a)",
+    "trigger": "CREATE TABLE idem_audit_archive(a); CREATE TRIGGER keep AFTER INSERT ON loot"
+               " BEGIN INSERT INTO idem_audit_archive VALUES (new.a); END",
+    "trigger-of-a-column": "CREATE TABLE mine(idem_records_seen); CREATE TRIGGER seen AFTER UPDATE OF"
+                           " idem_records_seen ON mine BEGIN DELETE FROM loot; END",
+    "foreign-key": "CREATE TABLE customer(id INTEGER PRIMARY KEY); CREATE TABLE mine(idem_store_key,"
+                   " customer REFERENCES customer ON DELETE CASCADE)",
+}
+
+
+@pytest.mark.parametrize("script", HARMLESS.values(), ids=HARMLESS.keys())
+def test_a_name_that_begins_like_one_of_ours(path, script):
+    """A migration in the middle of a payment must not keep it from being completed."""
+    good(path)
+    db = connect(path, init=False)
+    assert claim(db, "a", token=TOKEN)["outcome"] == "claimed"
+    db.executescript(script)
+    assert one(db, "SELECT idem_complete('t','a',?,'x')", TOKEN) == 1
+    assert one(db, "SELECT idem_init()") == 1
+    assert one(db, "SELECT count(*) FROM idem_records WHERE key = 'a'") == 1
     db.close()
 
 

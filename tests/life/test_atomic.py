@@ -2,7 +2,8 @@
 import sqlite3
 
 import pytest
-from life_kit import LEASE, RETENTION, T, clock, complete, connect, fresh, one, policy, won
+from life_kit import (LEASE, RETENTION, T, clock, complete, connect, fresh, one, policy, refused,
+                      won)
 
 TOKEN = "the-token-of-attempt-1"
 CALLS = {
@@ -192,3 +193,51 @@ def test_a_lost_claim_takes_the_business_rows_with_it(db, path):
             db.execute("ROLLBACK")
             raise
     assert everything(path) == before
+
+
+@pytest.mark.parametrize("stale", [False, True], ids=["locked", "stale"])
+@pytest.mark.parametrize("form", ["SELECT idem_claim('t', ?, 'fp') ->> '$.outcome'",
+                                  "SELECT outcome FROM idem_claim('t', ?, 'fp')"])
+def test_what_needs_no_write_waits_for_nobody(db, path, form, stale):
+    """Another connection writes, or has written since this transaction began: answers come all the
+    same, the note that 'exhausted' makes can wait, and so can a completion done elsewhere."""
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA busy_timeout = 0")
+    other = connect(path, init=False)
+    clock(other, T)
+    policy(db, "once", max_attempts=1, audit="exceptions")
+    policy(db, "*", audit="exceptions")
+    once = won(db, "once", operation="once")
+    assert one(db, "SELECT idem_release('t', 'once', ?)", once) == 1
+    token = won(db, "finished")
+    complete(other, "finished", token)
+    if stale:
+        db.execute("BEGIN")
+        db.execute("SELECT count(*) FROM idem_policy").fetchone()
+        won(other, "meanwhile")
+    else:
+        other.execute("BEGIN IMMEDIATE")
+    complete(db, "finished", token)
+    refused(db, "SELECT idem_complete('t', 'finished', ?, 'another answer')", token, text="with another answer",
+            code="SQLITE_CONSTRAINT")
+    assert one(db, form, "finished") == "replay"
+    assert one(db, form.replace("'fp'", "'fp', 'once'"), "once") == "exhausted"
+    assert one(db, "SELECT count(*) FROM idem_audit WHERE event = 'exhausted'") == 0
+    for connection in (db, other):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    assert one(db, form.replace("'fp'", "'fp', 'once'"), "once") == "exhausted"
+    assert one(db, "SELECT count(*) FROM idem_audit WHERE event = 'exhausted'") == 1
+    other.close()
+
+
+def test_a_completion_that_must_write_says_why_it_cannot(db, path):
+    db.execute("PRAGMA busy_timeout = 0")
+    other = connect(path, init=False)
+    token = won(db, "mine")
+    other.execute("BEGIN IMMEDIATE")
+    refused(db, "SELECT idem_complete('t', 'mine', ?, 'answer')", token, text="database is locked", code="SQLITE_BUSY",
+            begins="idem_complete:")
+    other.execute("ROLLBACK")
+    complete(db, "mine", token)
+    other.close()

@@ -560,3 +560,17 @@ def test_a_blob_is_no_token(db):
     assert record(db, "k")["state"] == "processing"
     assert db.execute("SELECT key FROM idem_records WHERE token = ?",
                       ("token-of-its-own",)).fetchall() == [("k",)]
+
+
+@pytest.mark.parametrize("spelled", [int, float, str])
+def test_a_rowid_however_it_is_bound(db, spelled):
+    """JavaScript binds 2.0, Perl '2'. What equals no rowid touches nothing."""
+    for key in "ab":
+        complete(db, key, won(db, key))
+    rowid = one(db, "SELECT rowid FROM idem_records WHERE key = 'b'")
+    for other in (rowid + 0.5, f"{rowid}x", "", b"2", None, 1e300, -1.0):
+        assert db.execute("DELETE FROM idem_records WHERE rowid = ?", (other,)).rowcount == 0
+        assert db.execute("SELECT key FROM idem_records WHERE rowid = ?", (other,)).fetchall() == []
+    assert one(db, "SELECT key FROM idem_records WHERE rowid = ?", spelled(rowid)) == "b"
+    assert db.execute("DELETE FROM idem_records WHERE rowid = ?", (spelled(rowid),)).rowcount == 1
+    assert one(db, "SELECT group_concat(key) FROM idem_records") == "a"

@@ -1,6 +1,7 @@
 """Runs a file of sql/ops/ as an operator would: through a driver with named parameters, or
 through the sqlite3 shell with `.param set`.
 """
+import pathlib
 import sqlite3
 import subprocess
 
@@ -36,15 +37,24 @@ def quoted(value):
     return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
-def shell(path, name, *options, load=True, **params):
-    """What the shell prints, as lines. A failure is a CalledProcessError with its message."""
+def shell_says(path, script, *options):
+    """What an operator sees who types these lines."""
+    return subprocess.run(["sqlite3", "-batch", *options, str(path)], text=True, input=script,
+                          capture_output=True, timeout=60, cwd=pathlib.Path(path).parent)
+
+
+def typed(name, load=True, **params):
+    """The lines that an operator types to run a file."""
     script = [f".load {SO.removesuffix('.so')}"] if load else []
     for key, value in params.items():
         escaped = quoted(value).replace("\\", "\\\\").replace('"', '\\"')
         script.append(f'.param set :{key} "{escaped}"')
-    script += [f".read {ROOT}/sql/ops/{name}.sql"]
-    done = subprocess.run(["sqlite3", "-batch", "-bail", *options, str(path)], text=True,
-                          input="\n".join(script) + "\n", capture_output=True, timeout=60)
+    return "\n".join(script + [f".read {ROOT}/sql/ops/{name}.sql"]) + "\n"
+
+
+def shell(path, name, *options, load=True, **params):
+    """What the shell prints, as lines. A failure is a CalledProcessError with its message."""
+    done = shell_says(path, typed(name, load, **params), "-bail", *options)
     if done.returncode:
         raise subprocess.CalledProcessError(done.returncode, "sqlite3", done.stdout, done.stderr)
     assert not done.stderr, done.stderr

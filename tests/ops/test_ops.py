@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, claim, connect, one, policy, record
+from conftest import ROOT, SO, claim, connect, one, policy, record
 from ledger_book import Book
-from ops.ops_kit import run, shell, text
+from ops.ops_kit import quoted, run, shell, shell_says, statements, text
 
 TOKEN = "token-0123456789"
 HOUR = 3600000
@@ -81,13 +81,14 @@ def test_history(busy, path):
     state, events = run(busy, "history", scope="t", key="asked")
     assert state[0][:3] == ("pay", "unknown", "unknown") and state[0][6] == "the bank timed out"
     assert [row[2:] for row in events] == [("suspend", 1, "the bank timed out")]
+    assert run(busy, "history", scope="t", key="aksed") == [[("no record of this scope and key",)]]
     lines = shell(path, "history", "-readonly", scope="t", key="asked")
     assert len(lines) == 2 and lines[0].startswith("pay|unknown|unknown|1|")
 
 
 def test_resolve_completed(busy, path):
     shown = run(busy, "resolve_completed", scope="t", key="dead", response='{"charge":1}', code=201,
-                headers=None)
+                no_response=None, headers=None)
     assert shown == [[(1,)], [("dead", "completed", 201, '{"charge":1}')]]
     assert claim(busy, "dead", operation="pay")["outcome"] == "replay"
     with pytest.raises(sqlite3.IntegrityError, match="claim lost"):
@@ -95,7 +96,63 @@ def test_resolve_completed(busy, path):
     assert shell(path, "resolve_completed", scope="t", key="asked", response="it's done",
                  code=200) == ["1", "asked|completed|200|it's done"]
     with pytest.raises(sqlite3.IntegrityError, match="live"):
-        run(busy, "resolve_completed", scope="t", key="fresh", response="x", code=200, headers=None)
+        run(busy, "resolve_completed", scope="t", key="fresh", response="x", code=200, headers=None,
+            no_response=None)
+
+
+def test_an_answer_is_never_empty_by_mistake(busy, path):
+    """A newcomer's quotes: .param prints its help, sets nothing, and -bail goes on."""
+    wrong, right = '{"payment": "pay_9"}', '"\'{\\"payment\\":\\"pay_1\\"}\'"'
+    key = """.param set :scope "'t'"\n.param set :key "'asked'"\n"""
+    script = f".load {SO.removesuffix('.so')}\n{key}.param set :response {{}}\n" \
+             f".read {ROOT}/sql/ops/resolve_completed.sql\n"
+    before = busy.execute("SELECT * FROM idem_store").fetchall()
+    done = shell_says(path, script.format(wrong), "-bail")
+    assert done.stdout.startswith(".parameter CMD") and done.returncode == 1
+    assert "NOTHING DONE: :response is NULL or not set" in done.stderr
+    for name in ("resolve_completed", "adopt"):
+        values = {**dict.fromkeys(("response", "no_response", "code", "headers")), "scope": "t",
+                  "key": "asked", "fingerprint": "fp", "operation": "pay", "token": TOKEN}
+        with pytest.raises(sqlite3.OperationalError, match="NOTHING DONE: :response"):
+            run(busy, name, **values)
+        if busy.in_transaction:
+            busy.execute("ROLLBACK")
+    # Without a token of one's own the claim would stay, and could not be completed.
+    with pytest.raises(sqlite3.OperationalError, match="NOTHING DONE: :token is not set"):
+        run(busy, "adopt", **{**values, "response": "x", "token": None})
+    busy.execute("ROLLBACK")
+    assert busy.execute("SELECT * FROM idem_store").fetchall() == before
+    # As the header of the file writes it.
+    assert f".param set :response {right}" in text("resolve_completed")
+    assert shell_says(path, script.format(right), "-bail").returncode == 0
+    assert claim(busy, "asked", operation="pay")["response"] == '{"payment":"pay_1"}'
+    # No body is an answer too, if somebody says so.
+    assert shell(path, "resolve_completed", scope="t", key="dead", no_response=1, code=204) == [
+        "1", "dead|completed|204|"]
+    assert shell(path, "adopt", scope="t", key="lost", no_response=1, code=204, fingerprint="fp",
+                 operation="pay", token=TOKEN) == ["claimed", "1"]
+
+
+def test_a_retry_that_was_a_mistake(busy, path):
+    """resolve_retry said that it did not happen. It did, and nobody has retried yet."""
+    run(busy, "resolve_retry", scope="t", key="dead", reason="never charged")
+    with pytest.raises(sqlite3.IntegrityError, match="nothing to resolve"):
+        run(busy, "resolve_completed", scope="t", key="dead", response="x", no_response=None,
+            code=201, headers=None)
+    found = "(SELECT fingerprint FROM idem_records WHERE scope = 't' AND key = 'dead')"
+    assert found.replace("'t'", "'a'").replace("dead", "p1") in text("adopt")
+    values = {"scope": "t", "key": "dead", "operation": "pay", "response": "it was charged",
+              "code": 201, "token": "adopted-2026-11-30"}
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        shell(path, "adopt", fingerprint="lost", **values)
+    assert "claim lost" in failure.value.stderr
+    assert record(busy, "dead")["state"] == "released"
+    script = [f".load {SO.removesuffix('.so')}", f'.param set :fingerprint "{found}"',
+              *(f'.param set :{k} "{quoted(v)}"' for k, v in values.items()),
+              f".read {ROOT}/sql/ops/adopt.sql"]
+    done = shell_says(path, "\n".join(script) + "\n", "-bail")
+    assert (done.stdout, done.stderr) == ("claimed\n1\n", "")
+    assert claim(busy, "dead", operation="pay")["response"] == "it was charged"
 
 
 def test_resolve_retry(busy, path):
@@ -110,8 +167,8 @@ def test_resolve_retry(busy, path):
 
 
 def test_adopt(busy, path):
-    values = {"scope": "t", "operation": "pay", "response": "as it was", "code": 201,
-              "headers": None, "token": "adopted-2026-11-30"}
+    values = {"scope": "t", "operation": "pay", "response": "as it was", "no_response": None,
+              "code": 201, "headers": None, "token": "adopted-2026-11-30"}
     assert run(busy, "adopt", key="lost 1", fingerprint="fp", **values) == [[("claimed",)], [(1,)]]
     assert claim(busy, "lost 1", operation="pay")["response"] == "as it was"
     assert shell(path, "adopt", key="lost 2", fingerprint="lost", **values) == ["claimed", "1"]
@@ -140,19 +197,42 @@ def test_erase(tmp_path, how):
     one(db, "SELECT idem_complete('other', 'another''s', ?, 'kept')", TOKEN)
     if how == "driver":
         shown = run(db, "erase", scope="person", key=None)
-        assert ("erased: 2",) in shown[1] and ("purged: 2",) in shown[2]
-        assert shown[-1] == [("runs", "", "processing", None)]
+        lines = ["|".join(map(str, row)) for rows in shown for row in rows]
+        assert lines[-1] == "not erased|runs||processing|None"
         db.close()
     else:
         db.close()
         lines = shell(path, "erase", scope="person")
-        assert lines[1:3] == ["erased: 2", "purged: 2"] and lines[-1] == "runs||processing|"
+        assert lines[-1] == "not erased|runs||processing|"
+    assert lines[:-1] == [
+        "secure_delete, 1 is on:", "1", "erased: 2", "purged, of any scope: 1",
+        "purged again, of any scope: 1",
+        "checkpoint, 0 first is good: blocked, frames in the -wal, frames copied:", "0|0|0"]
     left = b"".join(p.read_bytes() for p in tmp_path.glob("erase.db*"))
     assert secret.encode() not in left and b"another's" in left
     db = connect(path)
     assert claim(db, "another's", scope="other")["response"] == "kept"
     assert one(db, "SELECT count(*) FROM idem_store WHERE scope = 'person'") == 1
     db.close()
+
+
+def test_erase_is_short_and_says_if_more_is_to_do(path):
+    """The purge takes everybody's records: with many due, others must be able to write meanwhile."""
+    db = connect(path)
+    now = one(db, "SELECT idem_clock()")
+    db.execute("BEGIN")
+    for scope, age in (("others", 1100 * HOUR), ("person", 1000 * HOUR)):
+        one(db, "SELECT idem_clock(?)", now - age)
+        n = 20_000 if scope == "others" else 1
+        db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
+                   " INSERT INTO idem_call SELECT idem_complete(?2, cast(i AS TEXT), json_extract(idem_claim("
+                   "?2, cast(i AS TEXT), 'fp'), '$.token'), 'x') FROM n", (n, scope)).fetchall()
+    db.execute("COMMIT")
+    one(db, "SELECT idem_clock(NULL)")
+    again, runs = ("not purged yet, run this again", 1), 0
+    while [again] in run(db, "erase", scope="person", key=None):
+        runs += 1
+    assert runs == 2 and one(db, "SELECT count(*) FROM idem_store") < 20_000
 
 
 def test_erase_says_if_bytes_are_left_in_the_wal(tmp_path):
@@ -165,11 +245,11 @@ def test_erase_says_if_bytes_are_left_in_the_wal(tmp_path):
     one(reader, "SELECT count(*) FROM idem_store")
     one(db, "PRAGMA busy_timeout = 0")
     shown = run(db, "erase", scope="person", key=None)
-    assert ("erased: 1",) in shown[1] and shown[3][0][0] == 1
+    assert ("erased: 1",) in shown[2] and shown[6][0][0] == 1
     left = (tmp_path / "erase.db-wal").read_bytes()
     assert b"Vardenis" in left
     reader.execute("COMMIT")
-    assert run(db, "erase", scope="person", key=None)[3][0][0] == 0
+    assert run(db, "erase", scope="person", key=None)[6][0][0] == 0
     assert b"Vardenis" not in b"".join(p.read_bytes() for p in tmp_path.glob("erase.db*"))
     reader.close()
     db.close()
@@ -191,11 +271,15 @@ def test_policy(db, path):
     change(operation="pay", max_attempts=3, description="a card payment")
     assert row() == ("pay", 5000, HOUR, 2592000000, 0, "retry", 3, 1048576, 0, "exceptions",
                      "a card payment")
-    shell(path, "policy", load=False, operation="pay", audit="all", wait_ms=10)
+    hint = "no record has this operation yet: is it spelt as it is claimed?"
+    assert shell(path, "policy", load=False, operation="pay", audit="all", wait_ms=10)[1:] == [hint]
     assert row()[4] == 10 and row()[9] == "all" and row()[1] == 5000
     with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
         change(operation="pay", lease_ms=0)
     db.execute("ROLLBACK")
+    claim(db, "k", operation="pay")
+    for known in ("pay", "*"):
+        assert hint not in shell(path, "policy", load=False, operation=known, wait_ms=11)
 
 
 def test_rotate_secret(db, path):
@@ -227,7 +311,11 @@ def test_rotate_secret(db, path):
     assert check(rotated)[:2] == (2, 0)
     one(db, "SELECT idem_clock(?)", rotated + 32 * 24 * HOUR)
     assert check(rotated) == (0, 0, None)
-    assert shell(path, "rotate_secret_check", rotated_at=0) == ["0|0|"]
+    assert shell(path, "rotate_secret_check", rotated_at=1000000000000) == ["0|0|"]
+    # Seconds, a text, nothing: 0 records would destroy a secret that still serves.
+    for mistake in (rotated // 1000, str(rotated), None):
+        with pytest.raises(sqlite3.OperationalError, match="NOT KNOWN: :rotated_at is millisec"):
+            check(mistake)
 
 
 def test_audit_export(busy, path):
@@ -242,6 +330,8 @@ def test_audit_export(busy, path):
     more = shell(path, "audit_export", "-readonly", **last)
     assert more[0] == "whole" and json.loads(more[1])["detail"] == "never charged"
     assert len(more) == 2
+    with pytest.raises(sqlite3.OperationalError, match="NOTHING EXPORTED: :after_id and :after_di"):
+        run(busy, "audit_export", after_id=None, after_digest=None)
     # Another chain of the same length, and a shorter one, are both found out.
     for after in (3, 99):
         said = run(busy, "audit_export", after_id=after, after_digest="0" * 64)[0][0][0]
@@ -303,7 +393,7 @@ def test_ledger_floor(tmp_path):
 
     def floor(last_sent, **other):
         params = {**values, "last_sent": last_sent, **other}
-        return [row for part in text("ledger_floor").split(";\n")[:-1]
+        return [row for part in statements(text("ledger_floor"))
                 for row in book.db.execute(part, params).fetchall()]
 
     assert floor(2)[0][0] == 3 and book.one("SELECT count(*) FROM series_floor") == 0
@@ -314,7 +404,17 @@ def test_ledger_floor(tmp_path):
     assert book.all("SELECT first_missing, last_missing, reason FROM number_gap") == [
         (3, 5, values["reason"])]
     book.healthy()
-    assert floor(9, series="NONE") == []
+    for mistake in ({"series": "NONE"}, {"period": "1999"}, {"period": None}, {"company_id": 9}):
+        with pytest.raises(sqlite3.Error, match="NOTHING DONE: no such series or period"):
+            floor(9, **mistake)
+    for mistake in (None, "9"):
+        with pytest.raises(sqlite3.Error, match="NOTHING DONE: :last_sent is not set, or no whole"):
+            floor(mistake)
+    with pytest.raises(sqlite3.Error, match="NOTHING DONE: :reason is required"):
+        floor(9, reason=" ")
+    assert book.one("SELECT count(*) FROM series_floor") == 1
+    assert floor(7, period=int(period))[0][0] == 8, "a year is a number to whoever types it"
+    assert book.one("SELECT count(*) FROM series_floor") == 2
     book.db.close()
     assert shell(tmp_path / "book.db", "ledger_floor", load=False, last_sent=8,
                  **values)[0].startswith("9|")

@@ -32,6 +32,13 @@ def test_each_program_has_an_example_that_fits_the_reader(driver):
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda d: d.name)
+def test_who_switches_loading_on_switches_it_off(driver):
+    """Java's property is for the life of the connection: its driver has no switch."""
+    switched = re.findall(r"enable_?load_?extension", regions(driver.path)["load"], re.I)
+    assert len(switched) in ((1,) if driver.name == "java" else (0, 2)), switched
+
+
+@pytest.mark.parametrize("driver", DRIVERS, ids=lambda d: d.name)
 def test_each_driver_has_its_row(driver):
     cells = row(driver)
     assert cells and len(cells) == 4 and re.search(r"\d\.\d", cells[2])

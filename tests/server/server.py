@@ -82,7 +82,8 @@ class Shop:
         self.db.enable_load_extension(True)
         self.db.load_extension(options.so)
         self.db.enable_load_extension(False)
-        self.db.execute("PRAGMA synchronous = NORMAL")
+        # A claim guards the charge: NORMAL could lose it with the power after the provider was called.
+        self.db.execute("PRAGMA synchronous = FULL")
 
     def close(self):
         self.db.close()

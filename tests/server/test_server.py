@@ -1,10 +1,12 @@
 """The example server, request by request: which outcome becomes which HTTP answer."""
+import argparse
+import importlib.util
 import json
 import threading
 import time
 
 import pytest
-from server_kit import Provider, Server, post, send, shared
+from server_kit import SERVER, Provider, Server, post, send, shared
 
 PAYMENT = {"amount": 4990}
 INVOICE = {"customer": "Ann", "total": 100}
@@ -48,6 +50,16 @@ def expire(db, key):
     """As if its retention were over, since a second."""
     assert db.execute("UPDATE idem_store SET due_at = ? WHERE key = ? AND state = 'completed'",
                       (int(time.time() * 1000) - 1000, key)).rowcount == 1
+
+
+def test_no_claim_is_lost_with_the_power(server):
+    """A charge follows the claim, so the claim must be on the disk first: WAL with FULL."""
+    spec = importlib.util.spec_from_file_location("example_server", SERVER)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    shop = module.Shop(argparse.Namespace(database=str(server.database), so=shared.SO))
+    assert (shop.one("PRAGMA journal_mode"), shop.one("PRAGMA synchronous")) == ("wal", 2)
+    shop.close()
 
 
 @pytest.mark.parametrize("path, body", [("/payments", PAYMENT), ("/invoices", INVOICE)])

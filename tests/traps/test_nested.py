@@ -340,3 +340,27 @@ def test_a_replay_takes_no_write_lock(work, path):
     assert claim(db, "k")["outcome"] == "replay"
     db.close()
     holder.close()
+
+
+RECURSIONS = {
+    "renew": ("AFTER UPDATE ON main.idem_store BEGIN SELECT idem_renew(new.scope, new.key, new.token); END",
+              "SELECT idem_renew('t', 'k', ?1)"),
+    "claim": ("BEFORE INSERT ON main.idem_store BEGIN SELECT idem_claim(new.scope, new.key || 'x', 'fp'); END",
+              "SELECT idem_claim('t', 'j', 'fp', '', ?1)"),
+    "seen": ("AFTER INSERT ON main.idem_inbox BEGIN SELECT idem_seen(new.source, new.event_id || 'x'); END",
+             "SELECT idem_seen('s', ?1)"),
+}
+
+
+@pytest.mark.parametrize("form", ["{}", "INSERT INTO idem_call {}"])
+@pytest.mark.parametrize("trigger, call", RECURSIONS.values(), ids=RECURSIONS.keys())
+def test_a_trigger_that_calls_itself_through_idem_ends(db, trigger, call, form):
+    """SQLite's limit of trigger recursion does not see through a function: the stack ran out."""
+    token = claim(db, "k")["token"]
+    db.execute(f"CREATE TEMP TRIGGER again {trigger}")
+    before = db.execute("SELECT * FROM idem_store, idem_meta").fetchall()
+    with pytest.raises(sqlite3.DatabaseError, match="called inside itself, by a trigger of this connection: at most 8"):
+        db.execute(form.format(call), (token,)).fetchall()
+    assert db.execute("SELECT * FROM idem_store, idem_meta").fetchall() == before
+    db.execute("DROP TRIGGER again")
+    assert one(db, "SELECT idem_complete('t', 'k', ?, 'x')", token) == 1

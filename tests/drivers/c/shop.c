@@ -13,6 +13,7 @@ static int open_shop(sqlite3 **db) {
   sqlite3_busy_timeout(*db, 5000);
   sqlite3_db_config(*db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_load_extension(*db, "./idem", NULL, &message);
+  sqlite3_db_config(*db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
   if (message) fprintf(stderr, "%s\n", message);
   sqlite3_free(message);
   return rc;

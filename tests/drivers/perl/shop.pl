@@ -11,6 +11,7 @@ sub open_shop {
         { RaiseError => 1, PrintError => 0, sqlite_unicode => 1 });
     $db->sqlite_enable_load_extension(1);
     $db->sqlite_load_extension("./idem");
+    $db->sqlite_enable_load_extension(0);
     return $db;
 }
 # README: end
