@@ -43,6 +43,19 @@ def test_every_python_block_says_what_it_says(i, tmp_path):
     assert BLOCKS[i + 1][0] == "text" and run.stdout == BLOCKS[i + 1][1]
 
 
+SHELL = [i for i, ((kind, _), (then, _)) in enumerate(zip(BLOCKS, BLOCKS[1:]))
+         if kind == "sh" and then == "text"]
+
+
+@pytest.mark.parametrize("i", SHELL)
+def test_every_shell_block_with_an_output_says_it(i, tmp_path):
+    for name in ("sql", "idem.so"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    run = subprocess.run(["sh", "-eu"], input=BLOCKS[i][1], cwd=tmp_path, text=True, timeout=60,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert run.stdout == BLOCKS[i + 1][1]
+
+
 def test_every_linked_file_is_there():
     targets = re.findall(r"\]\(([^)#]+)|<img src=\"([^\"]+)", TEXT)
     for target in filter(lambda t: not t.startswith("https:"), (a or b for a, b in targets)):
