@@ -59,13 +59,9 @@ def libraries_of(frames):
 
 
 def is_known_crash(frames):
-    """strlen(NULL), called by libraft (canonical/raft issue 350). No frame of SQLite or ours."""
-    libraries = libraries_of(frames)
-    return not {"idem-node", "libsqlite3"} & set(libraries) and libraries[:3] == [
-        "libc",
-        "libc",
-        "libraft",
-    ]
+    """A crash in the thread of Debian's libraft and libdqlite, with no frame of SQLite or ours."""
+    libraries = set(libraries_of(frames))
+    return "libraft" in libraries and libraries <= {"libc", "libraft", "libuv", "libdqlite"}
 
 
 class Keys:
@@ -416,19 +412,23 @@ class Faults:
             self.look_for_crashes()
 
     def look_for_crashes(self):
-        """A follower may die of libraft 0.15 (canonical/raft issue 350: it answers to a leader that
-        it has just forgotten): it is restarted, as a service manager would. Of anything else, not.
+        """A node may die of libraft 0.15, now and then: of canonical/raft issue 350 (a follower
+        answers to a leader that it has just forgotten), or while SIGTERM stops a leader that is
+        writing. It is restarted, as a service manager would. Of anything else, not.
         """
         for node in self.cluster.nodes:
             if node.running():
                 continue
-            where = node.log().rpartition("crashed in\n")[2].splitlines()[1:]
-            code = node.process.returncode
-            if code == -signal.SIGSEGV and is_known_crash(where):
-                self.counts["a node crashed in libraft"] += 1
-            else:  # counted all the same, and a failure
-                self.crashes.append(f"node {node.number}: {code}; {node.log()[-3000:]}")
+            self.judge_death(node)
             node.start()
+
+    def judge_death(self, node):
+        where = node.log().rpartition("crashed in\n")[2].splitlines()[1:]
+        code = node.process.returncode
+        if code == -signal.SIGSEGV and is_known_crash(where):
+            self.counts["a node crashed in libraft"] += 1
+        else:  # counted all the same, and a failure
+            self.crashes.append(f"node {node.number}: {code}; {node.log()[-3000:]}")
 
     def a_while(self):
         time.sleep(self.random.uniform(0.3, 1.5))
@@ -466,9 +466,8 @@ class Faults:
     def restart_leader(self):
         """As an operator does. TRANSFER is not for use (test_node.py)."""
         node = self.cluster.leader(5)
-        code = node.stop()
-        if code != 0:
-            self.crashes.append(f"node {node.number} at SIGTERM: {code}; {node.log()[-3000:]}")
+        if node.stop() != 0:
+            self.judge_death(node)
         node.start()
 
     def without(self, cut, mend, node):
@@ -664,6 +663,8 @@ def failures(report):
         for name in ("errors", "nodes that died", "clients that did not finish")
         if report[name]
     ]
+    if report["faults"].get("a node crashed in libraft", 0) > 1 + report["seconds"] / 60:
+        bad.append("nodes crash too often")
     if not report["contents of all nodes equal"]:
         bad.append("contents differ")
     if set(report["integrity_check"]) != {"ok"} or report["audit chain"] is not None:

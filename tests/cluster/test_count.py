@@ -99,6 +99,8 @@ def test_every_count_is_shown_to_count():
 
 GOOD = {
     **dict.fromkeys(MUST_BE_ZERO, 0),
+    "seconds": 60,
+    "faults": {"a node crashed in libraft": 2},
     "errors": [],
     "nodes that died": [],
     "clients that did not finish": 0,
@@ -120,6 +122,7 @@ def test_a_good_report():
     [(name, 1) for name in MUST_BE_ZERO]
     + [
         ("errors", ["x"]),
+        ("faults", {"a node crashed in libraft": 3}),
         ("nodes that died", [1]),
         ("clients that did not finish", 1),
         ("contents of all nodes equal", False),

@@ -142,17 +142,20 @@ def test_followers_outlive_their_leader(node_program, tmp_path):
 
 
 def test_a_crash_says_where_it_was(node_program, tmp_path):
-    """And the storm forgives libraft's alone, not one with idem on the stack."""
+    """And the storm forgives libraft's alone, not one with idem or SQLite on the stack."""
     with Cluster(tmp_path) as cluster:
         node = cluster.followers()[0]
         node.signal(signal.SIGSEGV)
         assert node.process.wait(10) == -signal.SIGSEGV
         where = node.log().rpartition("crashed in\n")[2].splitlines()[1:]
         assert len(where) > 3 and not is_known_crash(where)
-    libc, raft, ours = (f"{f}(+0x1)[0x1]" for f in ("/l/libc.so.6", "/l/libraft.so.2", str(NODE)))
+    libc, raft, sqlite, ours = (
+        f"{f}(+0x1)[0x1]" for f in ("/l/libc.so.6", "/l/libraft.so.2", "/l/libsqlite3.so.0", NODE)
+    )
     assert is_known_crash([libc, libc, raft, raft, libc])
     assert not is_known_crash([libc, libc, raft, ours])
-    assert not is_known_crash([libc, raft, raft, libc])
+    assert not is_known_crash([libc, sqlite, raft, libc])
+    assert not is_known_crash([libc, libc])
 
 
 def test_handing_over_under_load_may_end_a_leader_of_dqlite(node_program, tmp_path):
