@@ -14,8 +14,10 @@
 --     against lines, tax and posting, takes the claim and seals the entry, or does nothing at all.
 --     From then on neither the row nor its children ever change. Payment state is derived.
 --   * Credit notes point to the one invoice they correct (2006/112/EC art. 219), and never exceed it:
---     not in total and not per tax code, at the invoice's rate. No note on a note, a draft or an
---     annulled invoice.
+--     not in total and not per tax code, at the invoice's rate, nor in the base currency. No note on a
+--     note, a draft or an annulled invoice.
+--   * The VAT register reports base amounts. In the base currency they are the document's own, else
+--     each is the document's times the rate, off by no more than its own rounding.
 --   * An issued document has no "void". Where the law knows annulment it is a row beside the invoice:
 --     the number stays used, the VAT register reports AN. Not after a payment or a credit note, not
 --     in a filed VAT period.
@@ -291,15 +293,21 @@ BEGIN
     FROM sales_tax x
     LEFT JOIN tax_code t ON t.company_id = x.company_id AND t.code = x.tax_code
    WHERE x.document_id = NEW.id;
-  -- Each converted amount may be off by its own rounding, not by more.
-  SELECT RAISE(ABORT, 'RATE_MISMATCH: base amounts must be the document amounts times the rate')
-    FROM company c
-   WHERE c.id = NEW.company_id
+  -- The register reports base amounts. Each may be off by its own rounding, not by more; a credit note
+  -- may instead take all that is left of a tax code, so that the roundings of several notes end with it.
+  SELECT RAISE(ABORT, 'RATE_MISMATCH: base amounts of each tax row must be its amounts times the rate, to one minor unit; in the base currency they are the same and the rate is 1')
+    FROM sales_tax x
+    JOIN company c ON c.id = NEW.company_id
+    LEFT JOIN invoice_left l ON l.invoice_id = NEW.credits_id AND l.tax_code = x.tax_code
+   WHERE x.document_id = NEW.id
      AND CASE WHEN NEW.currency = c.base_currency
-              THEN (NEW.rate_num, NEW.base_net_minor, NEW.base_tax_minor)
-                     IS NOT (NEW.rate_den, NEW.net_minor, NEW.tax_minor)
-              ELSE abs(NEW.base_gross_minor - 1.0 * NEW.gross_minor * NEW.rate_num / NEW.rate_den)
-                     > 1 + (SELECT count(*) FROM sales_tax WHERE document_id = NEW.id)
+              THEN (NEW.rate_num, x.base_taxable_minor, x.base_tax_minor)
+                     IS NOT (NEW.rate_den, x.taxable_minor, x.tax_minor)
+              WHEN (x.taxable_minor, x.tax_minor, x.base_taxable_minor, x.base_tax_minor)
+                     IS (l.taxable_minor, l.tax_minor, l.base_taxable_minor, l.base_tax_minor)
+              THEN 0
+              ELSE max(abs(x.base_taxable_minor - 1.0 * x.taxable_minor * NEW.rate_num / NEW.rate_den),
+                       abs(x.base_tax_minor - 1.0 * x.tax_minor * NEW.rate_num / NEW.rate_den)) > 1
          END;
 
   SELECT RAISE(ABORT, 'ENTRY_MISMATCH: entry_id must be the unreversed entry of this document, purpose issue, dated as issued')
@@ -343,16 +351,13 @@ BEGIN
           OR (NEW.company_id, NEW.customer_id, NEW.currency, NEW.rate_num, NEW.rate_den)
                IS NOT (i.company_id, i.customer_id, i.currency, i.rate_num, i.rate_den)
           OR NEW.issue_date < i.issue_date);
-  SELECT RAISE(ABORT, 'CREDIT_EXCEEDS_INVOICE: what is credited, this note included, must stay within the invoice per tax code')
-   WHERE EXISTS (SELECT 1
-                   FROM (SELECT tax_code, taxable_minor, tax_minor FROM sales_tax WHERE document_id = NEW.credits_id
-                         UNION ALL
-                         SELECT tax_code, -taxable_minor, -tax_minor FROM sales_tax WHERE document_id = NEW.id
-                         UNION ALL
-                         SELECT x.tax_code, -x.taxable_minor, -x.tax_minor
-                           FROM sales_document n JOIN sales_tax x ON x.document_id = n.id
-                          WHERE n.credits_id = NEW.credits_id AND n.status = 'issued')
-                  GROUP BY tax_code HAVING sum(taxable_minor) < 0 OR sum(tax_minor) < 0);
+  SELECT RAISE(ABORT, 'CREDIT_EXCEEDS_INVOICE: what is credited, this note included, must stay within the invoice per tax code, in its currency and in the base currency')
+    FROM sales_tax x
+    LEFT JOIN invoice_left l ON l.invoice_id = NEW.credits_id AND l.tax_code = x.tax_code
+   WHERE x.document_id = NEW.id
+     AND (l.tax_code IS NULL
+          OR x.taxable_minor > l.taxable_minor OR x.tax_minor > l.tax_minor
+          OR x.base_taxable_minor > l.base_taxable_minor OR x.base_tax_minor > l.base_tax_minor);
 END;
 
 -- After the row is issued: take the claim, release that of a credited invoice, seal the entry. Each is
@@ -577,6 +582,19 @@ SELECT i.company_id, i.id AS invoice_id, i.gross_minor,
   FROM sales_document i
  WHERE i.status = 'issued' AND i.kind <> 'credit_note';
 
+-- What each tax code of an issued invoice has left to credit.
+CREATE VIEW invoice_left AS
+SELECT i.company_id, i.id AS invoice_id, x.tax_code,
+       sum(iif(d.id = i.id, x.taxable_minor, -x.taxable_minor)) AS taxable_minor,
+       sum(iif(d.id = i.id, x.tax_minor, -x.tax_minor)) AS tax_minor,
+       sum(iif(d.id = i.id, x.base_taxable_minor, -x.base_taxable_minor)) AS base_taxable_minor,
+       sum(iif(d.id = i.id, x.base_tax_minor, -x.base_tax_minor)) AS base_tax_minor
+  FROM sales_document i
+  JOIN sales_document d ON (d.id = i.id OR d.credits_id = i.id) AND d.status = 'issued'
+  JOIN sales_tax x ON x.document_id = d.id
+ WHERE i.kind <> 'credit_note'
+ GROUP BY i.id, x.tax_code;
+
 -- Orders with a known total: what is invoiced and credited of it. Annulled invoices do not count.
 CREATE VIEW order_balance AS
 SELECT t.company_id, t.channel, t.order_ref, t.currency, t.total_minor,
@@ -692,9 +710,20 @@ SELECT 'SALES_TOTALS_MISMATCH', d.company_id, 'sales_document', d.id
         OR EXISTS (SELECT 1 FROM (SELECT tax_code, taxable_minor AS amount FROM sales_tax WHERE document_id = d.id
                                   UNION ALL
                                   SELECT tax_code, -net_minor FROM sales_line WHERE document_id = d.id)
-                    GROUP BY tax_code HAVING sum(amount) <> 0)
-        OR (d.currency = (SELECT base_currency FROM company WHERE id = d.company_id)
-            AND (d.net_minor, d.tax_minor) IS NOT (d.base_net_minor, d.base_tax_minor)))
+                    GROUP BY tax_code HAVING sum(amount) <> 0))
+UNION ALL
+-- A foreign credit note may have taken all that was left, which its rows do not tell;
+-- CREDIT_EXCEEDS_INVOICE judges it with the other notes of its invoice.
+SELECT 'RATE_MISMATCH', d.company_id, 'sales_document', d.id
+  FROM sales_document d
+  JOIN company c ON c.id = d.company_id
+  JOIN sales_tax x ON x.document_id = d.id
+ WHERE d.status = 'issued'
+   AND CASE WHEN d.currency = c.base_currency
+            THEN (d.rate_num, x.base_taxable_minor, x.base_tax_minor) IS NOT (d.rate_den, x.taxable_minor, x.tax_minor)
+            ELSE d.kind <> 'credit_note'
+             AND max(abs(x.base_taxable_minor - 1.0 * x.taxable_minor * d.rate_num / d.rate_den),
+                     abs(x.base_tax_minor - 1.0 * x.tax_minor * d.rate_num / d.rate_den)) > 1 END
 UNION ALL
 SELECT 'SALES_ENTRY_MISMATCH', d.company_id, 'sales_document', d.id
   FROM sales_document d
@@ -727,14 +756,8 @@ SELECT 'ENTRY_WITHOUT_DOCUMENT', e.company_id, 'journal_entry', e.id
    AND NOT EXISTS (SELECT 1 FROM annulment WHERE invoice_id = e.source_id AND entry_id = e.id)
 UNION ALL
 SELECT 'CREDIT_EXCEEDS_INVOICE', company_id, 'sales_document', invoice_id
-  FROM (SELECT i.company_id, i.id AS invoice_id, x.tax_code, x.taxable_minor, x.tax_minor
-          FROM sales_document i JOIN sales_tax x ON x.document_id = i.id
-         WHERE i.status = 'issued' AND i.kind <> 'credit_note'
-        UNION ALL
-        SELECT n.company_id, n.credits_id, x.tax_code, -x.taxable_minor, -x.tax_minor
-          FROM sales_document n JOIN sales_tax x ON x.document_id = n.id
-         WHERE n.status = 'issued' AND n.kind = 'credit_note')
- GROUP BY invoice_id, tax_code HAVING sum(taxable_minor) < 0 OR sum(tax_minor) < 0
+  FROM invoice_left
+ WHERE min(taxable_minor, tax_minor, base_taxable_minor, base_tax_minor) < 0
 UNION ALL
 SELECT 'CREDIT_MISMATCH', n.company_id, 'sales_document', n.id
   FROM sales_document n LEFT JOIN sales_document i ON i.id = n.credits_id
