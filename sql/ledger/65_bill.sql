@@ -10,7 +10,8 @@
 --     another number. Case is folded for ASCII only: whoever needs more folds before inserting.
 --   * The form has false hits: 1-12 and 11-2 are both 112. Then the second bill is registered with
 --     dup_seq = 1 and a dup_reason: a visible, logged override instead of a check switched off. One
---     false hit costs an override, one miss a second payment.
+--     false hit costs an override, one miss a second payment. While an override lives, every further
+--     bill under the number needs a reason too, also one that was voided and is entered again.
 --   * The year counts only for suppliers that restart yearly (party.number_reset), and it is the year
 --     of the document: a posting year would let December's bill in again in January.
 --   * The kind is part of the key, for a credit note may repeat the number of its invoice. Currency,
@@ -474,13 +475,15 @@ END;
 
 -- Guards: claims are written by triggers; whoever else writes one must be right --------------------
 
+-- dup_seq >= and not =: once a number has an override, the void of an earlier bill must not let the
+-- overriding paper in again without a reason.
 CREATE TRIGGER bill_claim_insert BEFORE INSERT ON bill_claim
 BEGIN
   SELECT RAISE(ABORT, 'DUPLICATE_SUPPLIER_DOCUMENT: this supplier has a bill with this number; void that one, or register with the next dup_seq and a reason')
    WHERE EXISTS (SELECT 1 FROM bill_claim
                   WHERE company_id = NEW.company_id AND supplier_root = NEW.supplier_root
                     AND kind = NEW.kind AND doc_no_norm = NEW.doc_no_norm
-                    AND reset_year = NEW.reset_year AND dup_seq = NEW.dup_seq)
+                    AND reset_year = NEW.reset_year AND dup_seq >= NEW.dup_seq)
       OR EXISTS (SELECT 1 FROM bill_claim WHERE bill_id = NEW.bill_id);
   SELECT RAISE(ABORT, 'OVERRIDE_NOT_NEEDED: there is no bill before this one to override; leave dup_seq 0, or take the next free')
    WHERE NEW.dup_seq > 0

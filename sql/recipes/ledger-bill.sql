@@ -13,7 +13,8 @@
 --   a new key, or after the key's purge     409 DUPLICATE_SUPPLIER_DOCUMENT with the bill that has it,
 --                                           also when the number is typed with other blanks or signs
 --   a new key, dup_seq = 1 and a reason     registered, logged as an override, listed for review
---   a new key after the bill was voided     registered
+--   a new key after the bill was voided     registered; while an override under its number lives, 409 as
+--                                           above: the next dup_seq and a reason
 
 -- step: draft
 -- No row: there is no such supplier in this company, or :currency is not the company's own (a bill in
@@ -84,5 +85,6 @@ SELECT e.http_status, e.store_answer,
   LEFT JOIN bill_identity i ON e.code = 'DUPLICATE_SUPPLIER_DOCUMENT' AND i.bill_id = :document
   LEFT JOIN bill_claim c
     ON c.company_id = i.company_id AND c.supplier_root = i.supplier_root AND c.kind = i.kind
-   AND c.doc_no_norm = i.doc_no_norm AND c.reset_year = i.reset_year AND c.dup_seq = i.dup_seq
- WHERE e.code = :code;
+   AND c.doc_no_norm = i.doc_no_norm AND c.reset_year = i.reset_year AND c.dup_seq >= i.dup_seq
+ WHERE e.code = :code
+ ORDER BY c.dup_seq LIMIT 1;

@@ -328,11 +328,20 @@ def test_merges_are_one_level_final_and_inside_the_company(book):
 def test_override_needs_a_reason_and_something_to_override(book):
     book.refused("CHECK constraint failed", "UPDATE received_bill SET dup_seq = 1 WHERE id = %d" % book.bill_draft("N-1"))
     book.register_refused("OVERRIDE_NOT_NEEDED", book.bill_draft("1-12", dup_seq=1, dup_reason="why not"))
-    book.bill("1-12")
+    first = book.bill("1-12")
     book.register_refused("OVERRIDE_NOT_NEEDED", book.bill_draft("11-2", dup_seq=2, dup_reason="two ahead"))
     other = book.bill("11-2", dup_seq=1, dup_reason="false hit: another paper")
     book.register_refused("DUPLICATE_SUPPLIER_DOCUMENT", book.bill_draft("112", dup_seq=1, dup_reason="again"))
     assert book.all("SELECT kind, subject_id, reason FROM override_log") == [("duplicate_bill", other, "false hit: another paper")]
+    book.void(first)                                                # does not open the number that is overridden
+    for doc_no in ("11-2", "1-12"):
+        book.register_refused("DUPLICATE_SUPPLIER_DOCUMENT", book.bill_draft(doc_no))
+        book.register_refused("DUPLICATE_SUPPLIER_DOCUMENT", book.bill_draft(doc_no, dup_seq=1, dup_reason="again"))
+    again = book.bill("1-12", dup_seq=2, dup_reason="the first, entered anew")
+    book.void(other)
+    book.register_refused("DUPLICATE_SUPPLIER_DOCUMENT", book.bill_draft("11-2"))
+    book.void(again)
+    book.bill("11-2")
     book.healthy()
 
 

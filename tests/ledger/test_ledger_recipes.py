@@ -246,9 +246,15 @@ def test_bill(shop):
     assert bill(shop, "bill-0003", "INV-00126", dup_seq=1, dup_reason="other paper, same form")[0] == 201
     purge(shop)
     assert bill(shop, "bill-0001", "INV-001/26")[0] == 409
+    other = shop.one("SELECT id FROM received_bill WHERE dup_seq = 1")
     shop.void(first[0])
-    assert bill(shop, "bill-0004", "INV-001/26")[0] == 201
-    assert bill(shop, "bill-0005", None)[0] == 201
+    status, refusal, _ = bill(shop, "bill-0004", "INV-001/26")                            # the override lives
+    assert (status, refusal["error"], refusal["bill_id"]) == (409, "DUPLICATE_SUPPLIER_DOCUMENT", other)
+    assert bill(shop, "bill-0005", "INV-001/26", dup_seq=2, dup_reason="entered anew")[0] == 201
+    assert bill(shop, "bill-0006", "INV-9")[0] == 201
+    shop.void(shop.one("SELECT id FROM received_bill WHERE doc_no = 'INV-9'"))
+    assert bill(shop, "bill-0007", "INV-9")[0] == 201                                     # no override: free again
+    assert bill(shop, "bill-0008", None)[0] == 201
 
 
 def test_depreciation(shop):
