@@ -227,6 +227,23 @@ def test_credit_note(shop):
     assert shop.one("SELECT count(*) FROM sales_document WHERE kind = 'credit_note' AND status = 'issued'") == 2
 
 
+@pytest.mark.parametrize("whole, part, taxes", [(5000, 1250, [263, 263, 263, 261]), (1004, 502, [105, 106]), (300, 50, [11, 11, 11, 11, 11, 8]),
+                                               (7, 1, [0, 0, 0, 0, 0, 0, 1])])
+def test_partial_notes_finish_the_credit(shop, whole, part, taxes):
+    """Each rounded alone they would credit more or less than the invoice's tax, and the order would never be free."""
+    line = dict(LINES[0], unit_price_minor=0)
+    document = invoice(shop, "key-000001", lines=json.dumps([dict(line, net_minor=whole), dict(LINES[1], net_minor=0)]))[1][0]
+    for n in range(whole // part):
+        assert shop.one("SELECT state FROM order_invoice_status") in ("invoiced", "partly credited")
+        status, answer, _ = credit(shop, "credit-%03d" % n, document, [dict(line, net_minor=part)])
+        assert status == 201, answer
+    assert shop.one("SELECT state FROM order_invoice_status") == "credited"
+    assert [r[0] for r in shop.all("SELECT tax_minor FROM sales_document WHERE kind = 'credit_note' ORDER BY id")] == taxes
+    assert credit(shop, "credit-over", document, [dict(line, net_minor=1)])[1]["error"] == "CREDIT_EXCEEDS_INVOICE"
+    assert credit(shop, "credit-code", document, [dict(line, net_minor=1, tax_code="EX")])[1]["error"] == "CREDIT_EXCEEDS_INVOICE"
+    assert invoice(shop, "key-000002")[0] == 201
+
+
 def bill(shop, key, doc_no, **more):
     given = dict(company=1, supplier=11, document_date="2026-03-01", registration_date="2026-03-02", due_date="2026-04-01", currency="EUR",
                  sha256=None, dup_seq=0, dup_reason=None, payable=PAYABLE, expense=EXPENSE, vat=INPUT, output_vat=OUTPUT,
