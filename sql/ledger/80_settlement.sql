@@ -6,7 +6,7 @@
 --   * A batch is imported with its lines, then posted. Posting demands that the lines add up to the
 --     payout in gross, fee and net, that the clearing account moves by the gross amount, and seals
 --     the entry. Before that a faulty import may be deleted and done again; after it nothing changes
---     but the matching of lines to payments, once each.
+--     but the matching of lines to payments, once each: money in to a line that adds, out to the others.
 --   * Stripe cannot name the transactions of a manual payout: is_manual = 1, with one 'clearing' line.
 --   * A payout that failed later is no second batch but a reversal of this one, once; its provider id
 --     is unique too. The lines stay booked: the money comes back under a transaction of its own.
@@ -165,6 +165,9 @@ BEGIN
   SELECT RAISE(ABORT, 'WRONG_COMPANY: the payment belongs to another company')
    WHERE NEW.payment_id IS NOT NULL
      AND (SELECT company_id FROM payment WHERE id = NEW.payment_id) IS NOT NEW.company_id;
+  SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line with a gross amount above zero is matched to money in, any other to money out')
+   WHERE NEW.payment_id IS NOT NULL
+     AND (SELECT direction FROM payment WHERE id = NEW.payment_id) IS NOT iif(NEW.gross_minor > 0, 'in', 'out');
 END;
 
 CREATE TRIGGER settlement_line_update BEFORE UPDATE ON settlement_line
@@ -180,6 +183,8 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM settlement_line WHERE payment_id = NEW.payment_id);
   SELECT RAISE(ABORT, 'WRONG_COMPANY: the payment belongs to another company')
    WHERE (SELECT company_id FROM payment WHERE id = NEW.payment_id) IS NOT NEW.company_id;
+  SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line with a gross amount above zero is matched to money in, any other to money out')
+   WHERE (SELECT direction FROM payment WHERE id = NEW.payment_id) IS NOT iif(NEW.gross_minor > 0, 'in', 'out');
 END;
 
 CREATE TRIGGER settlement_line_delete BEFORE DELETE ON settlement_line
@@ -266,6 +271,10 @@ SELECT 'SETTLEMENT_LINE_OF_OTHER_BATCH', l.company_id, 'settlement_batch', l.bat
   LEFT JOIN payment p ON p.id = l.payment_id
  WHERE (b.company_id, b.provider, b.account, b.livemode) IS NOT (l.company_id, l.provider, l.account, l.livemode)
     OR (l.payment_id IS NOT NULL AND p.company_id IS NOT l.company_id)
+UNION ALL
+SELECT 'SETTLEMENT_MISMATCH', l.company_id, 'settlement_batch', l.batch_id
+  FROM settlement_line l JOIN payment p ON p.id = l.payment_id
+ WHERE p.direction <> iif(l.gross_minor > 0, 'in', 'out')
 UNION ALL
 SELECT 'SETTLEMENT_REVERSAL_WRONG', r.company_id, 'settlement_batch', r.batch_id
   FROM settlement_reversal r

@@ -51,6 +51,7 @@ VALUES
   ('DEPRECIATION_EXCEEDS_BASE', 422, 1, 'more than cost less residual value'),
   ('DEPRECIATION_OUT_OF_SERVICE', 422, 1, 'before the asset is in service or after its disposal'),
   ('SETTLEMENT_DOES_NOT_ADD_UP', 422, 1, 'the lines are not the payout'),
+  ('SETTLEMENT_MISMATCH', 422, 1, 'a line that adds is matched to money in, one that takes to money out'),
   ('ALLOCATION_EXCEEDS_PAYMENT', 422, 1, 'the payment does not hold that much any more'),
   ('ALLOCATION_EXCEEDS_DOCUMENT', 422, 1, 'the document does not ask for that much any more'),
   ('ALLOCATION_MISMATCH', 422, 1, 'this kind of payment does not pay this kind of document'),

@@ -196,6 +196,7 @@ PLANTS = [
     ("SETTLEMENT_LINE_OF_OTHER_BATCH", "UPDATE settlement_line SET batch_id = 4711 WHERE txn_id = 't1'"),
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE settlement_reversal SET batch_id = {batch}"),
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE settlement_reversal SET entry_id = {manual}"),
+    ("SETTLEMENT_MISMATCH", "UPDATE settlement_line SET payment_id = {payment} WHERE txn_id = 't2'"),
     ("EVENT_TWICE", "UPDATE webhook_event SET event_id = 'evt_1'"),
     ("EVENT_STATUS_WRONG", "UPDATE webhook_event SET processed_at = NULL"),
     ("EVENT_STATUS_WRONG", "UPDATE webhook_event SET body = NULL WHERE id = {new event}"),

@@ -324,6 +324,32 @@ def test_payout(shop):
     assert [r[0] for r in shop.all("SELECT txn_id FROM settlement_unmatched ORDER BY 1")] == ["txn_2", "txn_3"]
 
 
+CHARGE = {"txn_id": "txn_1", "category": "charge", "gross_minor": 12100, "fee_minor": 200, "source_ref": "ch_1"}
+REFUND = {"txn_id": "txn_2", "category": "refund", "gross_minor": -2100, "fee_minor": 0, "source_ref": "ch_1"}
+AGAIN = {"txn_id": "txn_3", "category": "charge", "gross_minor": 5, "fee_minor": 0, "source_ref": "ch_1"}
+
+
+@pytest.mark.parametrize("payouts", [[[CHARGE, REFUND]], [[REFUND, CHARGE]], [[CHARGE], [REFUND]], [[REFUND], [CHARGE]], [[REFUND, CHARGE, AGAIN]]])
+def test_a_charge_and_its_refund_under_one_reference(shop, payouts):
+    charge = shop.payment("ch_1", 12100, provider="stripe", account="acct_1", money=CLEARING)
+    for n, lines in enumerate(payouts):
+        assert payout(shop, "payout-%03d" % n, "po_%d" % n, lines)[0] == 201
+    assert shop.all("SELECT txn_id FROM settlement_line WHERE payment_id = ?", charge) == [("txn_1",)]
+    assert ("txn_2",) in shop.all("SELECT txn_id FROM settlement_unmatched")
+
+
+def test_lines_are_matched_to_payments_that_come_later(shop):
+    refund = dict(REFUND, source_ref="re_1")
+    batch = payout(shop, "payout-001", lines=[CHARGE, refund])[1][0]
+    pays = [shop.payment("ch_1", 12100, provider="stripe", account="acct_1", money=CLEARING),
+            shop.payment("re_1", 2100, direction="out", provider="stripe", account="acct_1", money=CLEARING, counter=RECEIVABLE)]
+    match = steps("payout")["lines"][1]
+    for _ in range(2):
+        shop.run([match], {"document": batch})
+        assert [r[0] for r in shop.all("SELECT payment_id FROM settlement_line ORDER BY txn_id")] == pays
+    assert shop.all("SELECT * FROM settlement_unmatched") == []
+
+
 def webhook(shop, event_id, body=b'{"charge":"ch_1"}', retry=False, **more):
     """The recipe for a charge; answers (status, what happened)."""
     own = steps("webhook")

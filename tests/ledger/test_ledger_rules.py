@@ -861,6 +861,14 @@ def test_settlements(book):
     batch = book.post_batch(book.batch("po_6", [("t6", "charge", 100, 3), ("t7", "refund", -20, 0), ("t8", "fee", 0, 1)]))
     assert [r[0] for r in book.all("SELECT txn_id FROM settlement_unmatched WHERE batch_id = ? ORDER BY 1", batch)] == ["t6", "t7"]
     pay = book.payment("ch_1", 100, provider="stripe", account="acct_1", money=CLEARING)
+    back = book.payment("re_1", 20, direction="out", provider="stripe", account="acct_1", money=CLEARING, counter=RECEIVABLE)
+    for verb in ("UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"):
+        book.refused("SETTLEMENT_MISMATCH", verb + " settlement_line SET payment_id = ? WHERE txn_id = 't7'", pay)
+        book.refused("SETTLEMENT_MISMATCH", verb + " settlement_line SET payment_id = ? WHERE txn_id = 't6'", back)
+    imported = book.batch("po_7", [])
+    for verb in ("INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE"):
+        book.refused("SETTLEMENT_MISMATCH", verb + " INTO settlement_line (batch_id, company_id, provider, account, txn_id, category, gross_minor,"
+                     " net_minor, payment_id) VALUES (?, 1, 'stripe', 'acct_1', 't9', 'refund', -20, -20, ?)", imported, pay)
     book("UPDATE settlement_line SET payment_id = ? WHERE txn_id = 't6'", pay)
     for verb in ("UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"):
         book.refused("PAYMENT_ALREADY_SETTLED", verb + " settlement_line SET payment_id = ? WHERE txn_id = 't7'", pay)
