@@ -13,6 +13,9 @@
 --     document; undone by an opposite row, never by DELETE.
 --   * Never more than the payment holds, nor than the document still asks for. A refund gives back at
 --     most what was paid above the invoice.
+--   * An allocation moves open items from one day on, so its day is bound like an entry's: not locked, in
+--     an open fiscal year, and not before the payment's. A payment of a closed year is allocated, or its
+--     allocation undone, on a day that is open.
 --   * Payment and document share a currency, or the allocation names both amounts.
 
 -- Tables -----------------------------------------------------------------------------------------
@@ -157,6 +160,11 @@ BEGIN
       OR (NEW.bill_id IS NOT NULL
           AND (SELECT company_id FROM received_bill WHERE id = NEW.bill_id) IS NOT NEW.company_id)
       OR (NEW.invoice_id IS NULL) = (NEW.bill_id IS NULL);
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the allocation date is in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
+   WHERE NEW.allocated_on <= (SELECT locked_through FROM company WHERE id = NEW.company_id)
+      OR NOT EXISTS (SELECT 1 FROM fiscal_year
+                      WHERE company_id = NEW.company_id AND status = 'open'
+                        AND starts_on <= NEW.allocated_on AND ends_on >= NEW.allocated_on);
 END;
 
 CREATE TRIGGER allocation_new BEFORE INSERT ON allocation
@@ -172,6 +180,9 @@ BEGIN
   SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: money in pays invoices and supplier credit notes, money out bills and credit notes, and only final ones')
    WHERE NOT EXISTS (SELECT 1 FROM allocatable d JOIN payment p ON p.direction = d.direction
                       WHERE p.id = NEW.payment_id AND d.invoice_id IS NEW.invoice_id AND d.bill_id IS NEW.bill_id);
+  SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: a payment is allocated on its value date or later')
+    FROM payment
+   WHERE id = NEW.payment_id AND NEW.allocated_on < value_date;
   SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: within one currency both amounts are the same')
     FROM allocatable d JOIN payment p ON p.id = NEW.payment_id
    WHERE d.invoice_id IS NEW.invoice_id AND d.bill_id IS NEW.bill_id
@@ -363,4 +374,11 @@ SELECT 'ALLOCATION_MISMATCH', a.company_id, 'payment', a.payment_id
     OR coalesce(d.status, b.status) NOT IN ('issued', 'registered')
     OR p.direction <> CASE WHEN coalesce(d.kind, b.kind) = 'credit_note'
                            THEN iif(d.id IS NOT NULL, 'out', 'in') ELSE iif(d.id IS NOT NULL, 'in', 'out') END
-    OR (p.currency = coalesce(d.currency, b.currency) AND a.amount_minor <> a.payment_amount_minor);
+    OR (p.currency = coalesce(d.currency, b.currency) AND a.amount_minor <> a.payment_amount_minor)
+    OR a.allocated_on < p.value_date
+UNION ALL
+SELECT 'ALLOCATION_IN_NO_FISCAL_YEAR', a.company_id, 'payment', a.payment_id
+  FROM allocation a
+ WHERE NOT EXISTS (SELECT 1 FROM fiscal_year y
+                    WHERE y.company_id = a.company_id
+                      AND y.starts_on <= a.allocated_on AND y.ends_on >= a.allocated_on);

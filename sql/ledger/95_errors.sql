@@ -54,7 +54,7 @@ VALUES
   ('SETTLEMENT_MISMATCH', 422, 1, 'a line that adds is matched to money in, one that takes to money out'),
   ('ALLOCATION_EXCEEDS_PAYMENT', 422, 1, 'the payment does not hold that much any more'),
   ('ALLOCATION_EXCEEDS_DOCUMENT', 422, 1, 'the document does not ask for that much any more'),
-  ('ALLOCATION_MISMATCH', 422, 1, 'this kind of payment does not pay this kind of document'),
+  ('ALLOCATION_MISMATCH', 422, 1, 'this payment does not pay this document, not in these amounts, or not on that day'),
   ('PAYMENT_NOT_POSTED', 422, 1, 'only a posted, unreversed payment can be allocated'),
   ('PAYMENT_ALLOCATED', 422, 1, 'undo the allocations first'),
   ('REVERSAL_MISMATCH', 422, 1, 'a reversal repeats its original with the opposite sign, once'),

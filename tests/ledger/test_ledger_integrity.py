@@ -181,6 +181,8 @@ PLANTS = [
     ("ALLOCATION_MISMATCH", "UPDATE allocation SET payment_id = {recorded} WHERE payment_id = {payment}"),
     ("ALLOCATION_MISMATCH", "UPDATE payment SET direction = 'out' WHERE id = {payment}"),
     ("ALLOCATION_MISMATCH", "UPDATE allocation SET payment_amount_minor = 1 WHERE payment_id = {payment}"),
+    ("ALLOCATION_MISMATCH", "UPDATE allocation SET allocated_on = '2026-03-14' WHERE payment_id = {payment}"),
+    ("ALLOCATION_IN_NO_FISCAL_YEAR", "UPDATE allocation SET allocated_on = '2031-01-01' WHERE payment_id = {payment}"),
     ("ALLOCATION_REVERSAL_WRONG", "UPDATE allocation SET amount_minor = 1 WHERE reverses_id IS NOT NULL"),
     ("ALLOCATION_REVERSAL_WRONG", "UPDATE allocation SET reverses_id = 4711 WHERE reverses_id IS NOT NULL"),
     ("SETTLEMENT_TWICE", copy("settlement_batch", "id = {batch}", id=900)),

@@ -716,6 +716,24 @@ def test_allocations_stay_within_payment_and_document(book):
     book.healthy()
 
 
+def test_the_day_of_an_allocation(book):
+    """What was open at the end of a locked period stays as it was reported."""
+    invoice, pay = book.invoice("1", 10000, date="2026-01-10"), book.payment("p", 12100, date="2026-03-15")
+    raises("ALLOCATION_MISMATCH", book.allocate, pay, 12100, invoice=invoice, date="2026-03-14")
+    raises("PERIOD_LOCKED", book.allocate, pay, 12100, invoice=invoice, date="2028-01-01")
+    first = book.allocate(pay, 12100, invoice=invoice, date="2026-03-15")
+    book("UPDATE company SET locked_through = '2026-03-31' WHERE id = 1")
+    book("UPDATE report_as_of SET as_of = '2026-03-31'")
+    raises("PERIOD_LOCKED", book.allocate, pay, 12100, invoice=invoice, date="2026-03-31", reverses=first)
+    book.allocate(pay, 12100, invoice=invoice, date="2026-04-01", reverses=first)
+    assert book.all("SELECT * FROM receivable_open") == []
+    raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=invoice, date="2026-03-31")
+    book.allocate(pay, 100, invoice=invoice, date="2026-04-01")
+    book("UPDATE fiscal_year SET status = 'closed' WHERE label = '2026'")
+    raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=book.invoice("2", 100, date="2027-01-01"), date="2026-12-31")
+    book.healthy()
+
+
 def test_who_may_pay_what(book):
     invoice, bill = book.invoice("1"), book.bill("1", net=1000)
     money_in, money_out = book.payment("i", 9999), book.payment("o", 9999, direction="out", party=11)
