@@ -49,22 +49,32 @@ CREATE TABLE sales_document (
   customer_address  TEXT,
   customer_country  TEXT    CHECK (customer_country GLOB '[A-Z][A-Z]'),
 
-  -- Printable ASCII passes at once; other text is searched for control characters and odd blanks.
+  -- Printable ASCII passes at once; other text is searched for control characters, odd blanks and what
+  -- Unicode calls default ignorable. The list is the same in all tables.
   order_channel     TEXT
     CONSTRAINT "order_channel: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_channel <> '' AND order_channel = trim(order_channel) AND instr(order_channel, char(0)) = 0
            AND (order_channel NOT GLOB '*[^ -~]*'
-                OR order_channel NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
+                OR order_channel NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   order_ref         TEXT
     CONSTRAINT "order_ref: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_ref <> '' AND order_ref = trim(order_ref) AND instr(order_ref, char(0)) = 0
            AND (order_ref NOT GLOB '*[^ -~]*'
-                OR order_ref NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
+                OR order_ref NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   order_part        TEXT    NOT NULL DEFAULT '1'
     CONSTRAINT "order_part: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_part <> '' AND order_part = trim(order_part) AND instr(order_part, char(0)) = 0
            AND (order_part NOT GLOB '*[^ -~]*'
-                OR order_part NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
+                OR order_part NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
 
   currency          TEXT    NOT NULL REFERENCES currency (code),
   net_minor         INTEGER NOT NULL CHECK (net_minor BETWEEN 0 AND 999999999999999),
@@ -82,7 +92,10 @@ CREATE TABLE sales_document (
     CONSTRAINT "refund_ref: not empty, no blanks around it, no control or invisible characters"
     CHECK (refund_ref <> '' AND refund_ref = trim(refund_ref) AND instr(refund_ref, char(0)) = 0
            AND (refund_ref NOT GLOB '*[^ -~]*'
-                OR refund_ref NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
+                OR refund_ref NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   reason            TEXT,
   entry_id          INTEGER REFERENCES journal_entry (id),
 
@@ -146,8 +159,22 @@ CREATE TABLE order_claim (
 -- Optional: what an order may be invoiced for, all parts together.
 CREATE TABLE order_total (
   company_id   INTEGER NOT NULL REFERENCES company (id),
-  channel      TEXT    NOT NULL CHECK (channel <> ''),
-  order_ref    TEXT    NOT NULL CHECK (order_ref <> ''),
+  channel      TEXT    NOT NULL
+    CONSTRAINT "channel: not empty, no blanks around it, no control or invisible characters"
+    CHECK (channel <> '' AND channel = trim(channel) AND instr(channel, char(0)) = 0
+           AND (channel NOT GLOB '*[^ -~]*'
+                OR channel NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
+  order_ref    TEXT    NOT NULL
+    CONSTRAINT "order_ref: not empty, no blanks around it, no control or invisible characters"
+    CHECK (order_ref <> '' AND order_ref = trim(order_ref) AND instr(order_ref, char(0)) = 0
+           AND (order_ref NOT GLOB '*[^ -~]*'
+                OR order_ref NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   currency     TEXT    NOT NULL REFERENCES currency (code),
   total_minor  INTEGER NOT NULL CHECK (total_minor BETWEEN 0 AND 999999999999999),
   PRIMARY KEY (company_id, channel, order_ref)

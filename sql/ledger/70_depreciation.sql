@@ -32,7 +32,14 @@ CREATE TABLE asset (
 CREATE TABLE depreciation_run (
   id            INTEGER PRIMARY KEY CHECK (id > 0),
   company_id    INTEGER NOT NULL REFERENCES company (id),
-  book          TEXT    NOT NULL DEFAULT 'main' CHECK (book <> '' AND book = trim(book)),
+  book          TEXT    NOT NULL DEFAULT 'main'
+    CONSTRAINT "book: not empty, no blanks around it, no control or invisible characters"
+    CHECK (book <> '' AND book = trim(book) AND instr(book, char(0)) = 0
+           AND (book NOT GLOB '*[^ -~]*'
+                OR book NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   kind          TEXT    NOT NULL DEFAULT 'scheduled' CHECK (kind IN ('scheduled', 'catch_up', 'impairment')),
   period_start  TEXT    NOT NULL CHECK (period_start IS date(period_start, '+0 days')),
   period_end    TEXT    NOT NULL CHECK (period_end IS date(period_end, '+0 days')),

@@ -27,15 +27,24 @@ CREATE TABLE payment (
   provider           TEXT    NOT NULL
     CONSTRAINT "provider: not empty, no blanks around it, no control or invisible characters"
     CHECK (provider <> '' AND provider = trim(provider) AND instr(provider, char(0)) = 0
-           AND provider NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND provider NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   account            TEXT    NOT NULL
     CONSTRAINT "account: not empty, no blanks around it, no control or invisible characters"
     CHECK (account <> '' AND account = trim(account) AND instr(account, char(0)) = 0
-           AND account NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND account NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   external_id        TEXT
     CONSTRAINT "external_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (external_id <> '' AND external_id = trim(external_id) AND instr(external_id, char(0)) = 0
-           AND external_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND external_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   method             TEXT    NOT NULL DEFAULT '',
   value_date         TEXT    NOT NULL CHECK (value_date IS date(value_date, '+0 days')),
   currency           TEXT    NOT NULL REFERENCES currency (code),

@@ -19,16 +19,25 @@ CREATE TABLE settlement_batch (
   provider     TEXT    NOT NULL
     CONSTRAINT "provider: not empty, no blanks around it, no control or invisible characters"
     CHECK (provider <> '' AND provider = trim(provider) AND instr(provider, char(0)) = 0
-           AND provider NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND provider NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   account      TEXT    NOT NULL
     CONSTRAINT "account: not empty, no blanks around it, no control or invisible characters"
     CHECK (account <> '' AND account = trim(account) AND instr(account, char(0)) = 0
-           AND account NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND account NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   livemode     INTEGER NOT NULL DEFAULT 1 CHECK (livemode IN (0, 1)),
   payout_id    TEXT    NOT NULL
     CONSTRAINT "payout_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (payout_id <> '' AND payout_id = trim(payout_id) AND instr(payout_id, char(0)) = 0
-           AND payout_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND payout_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   payout_date  TEXT    NOT NULL CHECK (payout_date IS date(payout_date, '+0 days')),
   currency     TEXT    NOT NULL REFERENCES currency (code),
   gross_minor  INTEGER NOT NULL CHECK (gross_minor BETWEEN -999999999999999 AND 999999999999999),
@@ -52,7 +61,10 @@ CREATE TABLE settlement_line (
   txn_id       TEXT    NOT NULL
     CONSTRAINT "txn_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (txn_id <> '' AND txn_id = trim(txn_id) AND instr(txn_id, char(0)) = 0
-           AND txn_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND txn_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   category     TEXT    NOT NULL CHECK (category <> ''),        -- charge, refund, fee, adjustment, clearing ...
   gross_minor  INTEGER NOT NULL CHECK (gross_minor BETWEEN -999999999999999 AND 999999999999999),
   fee_minor    INTEGER NOT NULL DEFAULT 0 CHECK (fee_minor BETWEEN -999999999999999 AND 999999999999999),
@@ -69,7 +81,10 @@ CREATE TABLE settlement_reversal (
   external_id  TEXT    NOT NULL
     CONSTRAINT "external_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (external_id <> '' AND external_id = trim(external_id) AND instr(external_id, char(0)) = 0
-           AND external_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND external_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   reversed_on  TEXT    NOT NULL CHECK (reversed_on IS date(reversed_on, '+0 days')),
   reason       TEXT    NOT NULL CHECK (trim(reason) <> ''),
   entry_id     INTEGER NOT NULL REFERENCES journal_entry (id),

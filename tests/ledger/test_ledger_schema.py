@@ -67,6 +67,13 @@ def test_a_long_check_has_a_name():
             assert named or end - found.end() < 150, (name, sql[found.start():end])
 
 
+def test_the_invisible_characters_are_the_same_in_all_tables():
+    """A CHECK cannot look them up, so each carries the list."""
+    lists = re.findall(r"NOT GLOB '\*\[' \|\| char\(([0-9,\s]+)\) \|\| '\]\*'", BARE)
+    assert len(lists) == BARE.count("no control or invisible characters") == 19
+    assert len({re.sub(r"\s", "", one) for one in lists}) == 1
+
+
 def test_every_unique_key_is_refused_by_a_trigger_before_replace_could_act():
     """Each table has BEFORE INSERT, BEFORE UPDATE and, but for evidence, BEFORE DELETE triggers."""
     book = Book()
