@@ -51,8 +51,10 @@ SELECT :document, code, :company, sum(net), sum(tax), sum(net), sum(tax)
  GROUP BY code;
 
 -- step: entry
+-- No row: a bill of zero has nothing to post. entry is NULL, postings adds nothing; go on.
 INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
-VALUES (:company, :registration_date, 'purchases', 'received_bill', :document, 'register')
+SELECT company_id, registration_date, 'purchases', 'received_bill', id, 'register'
+  FROM received_bill WHERE id = :document AND gross_minor <> 0
 RETURNING id;
 
 -- step: postings

@@ -56,11 +56,13 @@ VALUES (:company, :payout_date, 'bank', 'settlement_batch', :document, 'payout')
 RETURNING id;
 
 -- step: postings
+-- Clearing gives up what was charged and takes back what was refunded: two lines, so that a payout in
+-- which they cancel out is an entry too.
 INSERT INTO journal_line (entry_id, line_no, company_id, account_id, currency, amount_minor, base_amount_minor)
 SELECT :entry, row_number() OVER (), :company, account, :currency, amount, amount
   FROM (SELECT :bank AS account, net_minor AS amount FROM settlement_batch WHERE id = :document
         UNION ALL SELECT :fees, fee_minor FROM settlement_batch WHERE id = :document
-        UNION ALL SELECT :clearing, -gross_minor FROM settlement_batch WHERE id = :document)
+        UNION ALL SELECT :clearing, -sum(gross_minor) FROM settlement_line WHERE batch_id = :document GROUP BY gross_minor > 0)
  WHERE amount <> 0;
 
 -- step: issue

@@ -67,7 +67,8 @@ class Shop(Book):
                 return self.refuse(own, given, "DOCUMENT_MISSING")
             given["document"] = drafts[0][0]
             self.run(own["lines"], given)
-            given["entry"] = self.run(own["entry"], given)[0][0]
+            entry = self.run(own["entry"], given)
+            given["entry"] = entry[0][0] if entry else None
             self.run(own["postings"], given)
             given["response"] = json.dumps(self.run(own["issue"], given)[0])
             self.run(own["answer"], given)
@@ -348,6 +349,24 @@ def test_lines_are_matched_to_payments_that_come_later(shop):
         shop.run([match], {"document": batch})
         assert [r[0] for r in shop.all("SELECT payment_id FROM settlement_line ORDER BY txn_id")] == pays
     assert shop.all("SELECT * FROM settlement_unmatched") == []
+
+
+def test_documents_of_zero(shop):
+    """A discount of 100 %, a bill for a free sample, a payout in which charge and refund cancel out."""
+    gift = [dict(LINES[0], net_minor=1000), dict(LINES[0], net_minor=-1000), dict(LINES[1], net_minor=0)]
+    status, answer, _ = invoice(shop, "key-000001", lines=json.dumps(gift))
+    assert (status, answer[2:]) == (201, ["INV-2026-00001", 0])
+    assert credit(shop, "credit-001", answer[0], gift)[0] == 201
+    assert shop.one("SELECT state FROM order_invoice_status") == "credited"
+    free = json.dumps([{"description": "Sample", "net_minor": 0, "tax_minor": 0, "tax_code": "V21"}])
+    assert bill(shop, "bill-0001", "FREE-1", lines=free)[0] == 201
+    assert bill(shop, "bill-0002", "FREE 1", lines=free)[1]["error"] == "DUPLICATE_SUPPLIER_DOCUMENT"
+    assert shop.one("SELECT count(*) FROM journal_entry") == 0
+    lines = [{"txn_id": "txn_1", "category": "charge", "gross_minor": 100, "fee_minor": 0, "source_ref": "a"},
+             {"txn_id": "txn_2", "category": "refund", "gross_minor": -100, "fee_minor": 0, "source_ref": "b"}]
+    status, answer, _ = payout(shop, "payout-001", lines=lines)
+    assert (status, answer[1:]) == (201, ["po_1", 0])
+    assert shop.all("SELECT account_id, amount_minor FROM journal_line ORDER BY amount_minor") == [(CLEARING, -100), (CLEARING, 100)]
 
 
 def webhook(shop, event_id, body=b'{"charge":"ch_1"}', retry=False, **more):
