@@ -250,8 +250,9 @@ SELECT a.company_id, a.id AS asset_id, a.code, a.name, b.book, a.cost_minor, a.r
   JOIN (SELECT 'main' AS book, id AS asset_id FROM asset
         UNION SELECT book, asset_id FROM depreciation_line) b ON b.asset_id = a.id;
 
--- Whole months in service, up to the last complete month before the report day, that no posted
--- scheduled line touches, for assets with something left to depreciate.
+-- Months in service, up to the last complete month before the report day, that no posted scheduled line
+-- touches, for assets with something left to depreciate. The first and the last are cut to the days in
+-- service, so that each row is a period the guards accept.
 CREATE VIEW depreciation_missing_period AS
 WITH RECURSIVE month (company_id, asset_id, book, starts_on) AS (
   SELECT v.company_id, v.asset_id, v.book, date(a.in_service_on, 'start of month')
@@ -263,9 +264,9 @@ WITH RECURSIVE month (company_id, asset_id, book, starts_on) AS (
    WHERE date(m.starts_on, '+1 month') <= coalesce(a.disposed_on, '9999-12-31')
      AND date(m.starts_on, '+2 months') <= (SELECT as_of FROM report_day)
 )
-SELECT m.company_id, m.asset_id, m.book, m.starts_on AS period_start,
-       date(m.starts_on, '+1 month', '-1 day') AS period_end
-  FROM month m
+SELECT m.company_id, m.asset_id, m.book, max(m.starts_on, a.in_service_on) AS period_start,
+       min(date(m.starts_on, '+1 month', '-1 day'), coalesce(a.disposed_on, '9999-12-31')) AS period_end
+  FROM month m JOIN asset a ON a.id = m.asset_id
  WHERE date(m.starts_on, '+1 month') <= (SELECT as_of FROM report_day)
    AND NOT EXISTS (SELECT 1 FROM live_depreciation l
                      JOIN depreciation_run r ON r.id = l.run_id AND r.status = 'posted'

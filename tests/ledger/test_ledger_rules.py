@@ -855,6 +855,22 @@ def test_depreciation_runs(book):
     book.healthy()
 
 
+def test_every_missing_period_can_be_posted(book):
+    """An asset put into service and disposed of within a month: the periods are those the guards accept."""
+    a, b, c = book.asset("A", in_service="2026-01-15"), book.asset("B"), book.asset("C", in_service="2026-02-10")
+    book("UPDATE asset SET disposed_on = '2026-03-10' WHERE id = ?", b)
+    book("UPDATE asset SET disposed_on = '2026-02-20' WHERE id = ?", c)
+    book("UPDATE report_as_of SET as_of = '2026-04-15'")
+    missing = book.all("SELECT asset_id, period_start, period_end FROM depreciation_missing_period ORDER BY 1, 2")
+    assert missing == [(a, "2026-01-15", "2026-01-31"), (a, "2026-02-01", "2026-02-28"), (a, "2026-03-01", "2026-03-31"),
+                       (b, "2026-01-01", "2026-01-31"), (b, "2026-02-01", "2026-02-28"), (b, "2026-03-01", "2026-03-10"),
+                       (c, "2026-02-10", "2026-02-20")]
+    for asset, start, end in missing:
+        book.depreciate({asset: 100}, start, end)
+    assert book.all("SELECT * FROM depreciation_missing_period") == []
+    book.healthy()
+
+
 def test_a_reversal_in_draft_frees_nothing(book):
     a = book.asset("A")
     run = book.depreciate({a: 100}, "2026-01-01", "2026-01-31")
