@@ -348,8 +348,8 @@ BEGIN
                  coalesce(sum(l.amount_minor) FILTER (WHERE a.role = 'receivable' AND l.currency = NEW.currency), 0))
                   IS NOT (CASE NEW.kind WHEN 'credit_note' THEN -NEW.base_gross_minor ELSE NEW.base_gross_minor END,
                           CASE NEW.kind WHEN 'credit_note' THEN -NEW.gross_minor ELSE NEW.gross_minor END)
-             OR max(a.role = 'receivable' AND l.party_id IS NOT NEW.customer_id)
-             THEN RAISE(ABORT, 'ENTRY_MISMATCH: the receivable of the customer must be the gross amount')
+             OR max(a.role = 'receivable' AND (l.party_id IS NOT NEW.customer_id OR l.currency IS NOT NEW.currency))
+             THEN RAISE(ABORT, 'ENTRY_MISMATCH: the receivable of the customer must be the gross amount, in the currency of the document')
            WHEN max(a.role = 'input_vat'
                     OR (a.role = 'output_vat'
                         AND NOT EXISTS (SELECT 1 FROM sales_tax
@@ -761,7 +761,8 @@ SELECT 'SALES_ENTRY_MISMATCH', d.company_id, 'sales_document', d.id
                              WHERE e.id = d.entry_id AND e.company_id = d.company_id
                                AND e.source_kind = 'sales_document' AND e.source_id = d.id
                                AND e.purpose = 'issue' AND e.entry_date = d.issue_date))
-        OR (SELECT (coalesce(sum(l.base_amount_minor), 0), count(*) FILTER (WHERE l.party_id IS NOT d.customer_id))
+        OR (SELECT (coalesce(sum(l.base_amount_minor), 0),
+                    count(*) FILTER (WHERE l.party_id IS NOT d.customer_id OR l.currency IS NOT d.currency))
                    IS NOT (CASE d.kind WHEN 'credit_note' THEN -d.base_gross_minor ELSE d.base_gross_minor END, 0)
               FROM journal_line l JOIN account a ON a.id = l.account_id
              WHERE l.entry_id = d.entry_id AND a.role = 'receivable')

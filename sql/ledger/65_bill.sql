@@ -318,10 +318,10 @@ BEGIN
                         AND source_kind = 'received_bill' AND source_id = NEW.id AND purpose = 'register'
                         AND reverses_id IS NULL)
      AND (NEW.entry_id IS NOT NULL OR NEW.gross_minor <> 0 OR NEW.base_gross_minor <> 0);
-  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: the payable to the supplier must be the gross amount')
+  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: the payable to the supplier must be the gross amount, in the currency of the bill')
    WHERE (SELECT (coalesce(sum(l.base_amount_minor), 0),
                   coalesce(sum(l.amount_minor) FILTER (WHERE l.currency = NEW.currency), 0),
-                  count(*) FILTER (WHERE l.party_id IS NOT NEW.supplier_id))
+                  count(*) FILTER (WHERE l.party_id IS NOT NEW.supplier_id OR l.currency IS NOT NEW.currency))
                  IS NOT (CASE NEW.kind WHEN 'credit_note' THEN NEW.base_gross_minor ELSE -NEW.base_gross_minor END,
                          CASE NEW.kind WHEN 'credit_note' THEN NEW.gross_minor ELSE -NEW.gross_minor END, 0)
             FROM journal_line l JOIN account a ON a.id = l.account_id
@@ -775,7 +775,8 @@ SELECT 'BILL_ENTRY_MISMATCH', b.company_id, 'received_bill', b.id
                              WHERE e.id = b.entry_id AND e.company_id = b.company_id
                                AND e.source_kind = 'received_bill' AND e.source_id = b.id
                                AND e.purpose = 'register'))
-        OR (SELECT (coalesce(sum(l.base_amount_minor), 0), count(*) FILTER (WHERE l.party_id IS NOT b.supplier_id))
+        OR (SELECT (coalesce(sum(l.base_amount_minor), 0),
+                    count(*) FILTER (WHERE l.party_id IS NOT b.supplier_id OR l.currency IS NOT b.currency))
                    IS NOT (CASE b.kind WHEN 'credit_note' THEN b.base_gross_minor ELSE -b.base_gross_minor END, 0)
               FROM journal_line l JOIN account a ON a.id = l.account_id
              WHERE l.entry_id = b.entry_id AND a.role = 'payable')

@@ -91,6 +91,8 @@ PLANTS = [
     ("SALES_ENTRY_MISMATCH", "UPDATE journal_line SET tax_code = 'V9' WHERE tax_code = 'V21' AND entry_id = (SELECT entry_id FROM sales_document WHERE id = {invoice})"),
     ("SALES_ENTRY_MISMATCH", "UPDATE journal_line SET account_id = 3 WHERE account_id = 1 AND entry_id = (SELECT entry_id FROM sales_document WHERE id = {invoice})"),
     ("SALES_ENTRY_MISMATCH", "DELETE FROM journal_seal WHERE entry_id = (SELECT entry_id FROM sales_document WHERE id = {invoice})"),
+    ("SALES_ENTRY_MISMATCH", "INSERT INTO journal_line SELECT entry_id, 9, 1, 1, 'USD', 500000, 0, 1, NULL FROM sales_document WHERE id = {invoice}"),
+    ("BILL_ENTRY_MISMATCH", "INSERT INTO journal_line SELECT entry_id, 9, 1, 2, 'USD', 500000, 0, 11, NULL FROM received_bill WHERE id = {bill}"),
     ("ENTRY_WITHOUT_DOCUMENT", "UPDATE sales_document SET status = 'draft' WHERE id = {plain}"),
     ("ENTRY_WITHOUT_DOCUMENT", "DELETE FROM sales_document WHERE id = {plain}"),
     ("ENTRY_WITHOUT_DOCUMENT", "DELETE FROM received_bill WHERE id = {bill}"),

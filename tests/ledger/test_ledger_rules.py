@@ -381,6 +381,21 @@ def test_base_amounts_of_a_foreign_bill_follow_the_rate(book, base, code):
     book.healthy()
 
 
+def test_the_open_item_is_in_the_currency_of_the_document(book):
+    """A line of 5000 dollars and no euro would change no sum that is compared."""
+    invoice, bill = book.draft("1"), book.bill_draft("R1")
+    for entry, issue in ((lambda: book.sales_entry(invoice), lambda e: book.issue_statement(invoice, e)),
+                         (lambda: book.bill_entry(bill), lambda e: (book.REGISTER.format(verb="UPDATE"), {"entry": e, "bill": bill}))):
+        with pytest.raises(sqlite3.IntegrityError) as error:
+            with book.transaction():
+                e = entry()
+                book("INSERT INTO journal_line SELECT entry_id, 9, company_id, account_id, 'USD', 500000, 0, party_id, NULL"
+                     "  FROM journal_line WHERE entry_id = ? AND party_id IS NOT NULL", e)
+                book.db.execute(*issue(e))
+        assert code_of(error.value) == "ENTRY_MISMATCH"
+    book.healthy()
+
+
 def test_a_company_without_vat_periods(one_book):
     one_book("INSERT INTO company (id, name, country, base_currency) VALUES (3, 'Association', 'LT', 'EUR')")
     one_book("INSERT INTO fiscal_year VALUES (3, '2026', '2026-01-01', '2026-12-31', 'open')")
