@@ -105,14 +105,17 @@ BEGIN
       OR (NEW.body IS NOT OLD.body
           AND NOT (NEW.body IS NULL AND OLD.status IN ('processed', 'ignored')))
       OR NEW.attempts < OLD.attempts;
-  SELECT RAISE(ABORT, 'EVENT_ALREADY_PROCESSED: this event is finished; answer 200 and do nothing')
-   WHERE OLD.status IN ('processed', 'ignored')
-     AND ((NEW.status, NEW.attempts, NEW.next_attempt_at, NEW.processed_at, NEW.last_error, NEW.effect_kind, NEW.effect_id)
-            IS NOT
-          (OLD.status, OLD.attempts, OLD.next_attempt_at, OLD.processed_at, OLD.last_error, OLD.effect_kind, OLD.effect_id)
-          OR NEW.body IS OLD.body);
   SELECT RAISE(ABORT, 'IMMUTABLE: an event never goes back to received')
    WHERE NEW.status = 'received' AND OLD.status <> 'received';
+END;
+
+-- By the columns a statement names, not by their values: to finish an event a second time with the same
+-- values is a second effect, to remove a body that is gone is nothing.
+CREATE TRIGGER webhook_event_finished
+BEFORE UPDATE OF status, attempts, next_attempt_at, processed_at, last_error, effect_kind, effect_id ON webhook_event
+WHEN OLD.status IN ('processed', 'ignored')
+BEGIN
+  SELECT RAISE(ABORT, 'EVENT_ALREADY_PROCESSED: this event is finished; answer 200 and do nothing');
 END;
 
 CREATE TRIGGER webhook_event_delete BEFORE DELETE ON webhook_event
