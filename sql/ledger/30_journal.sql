@@ -233,8 +233,9 @@ SELECT company_id, account, account_name, substr(entry_date, 1, 7) AS month,
 
 -- Foreign amounts that do not balance within their entry: exchange differences, worth a look.
 CREATE VIEW foreign_imbalance AS
-SELECT company_id, entry_id, currency, sum(amount_minor) AS amount_minor
-  FROM journal_line GROUP BY company_id, entry_id, currency HAVING sum(amount_minor) <> 0;
+SELECT l.company_id, l.entry_id, l.currency, sum(l.amount_minor) AS amount_minor
+  FROM journal_line l JOIN journal_seal s ON s.entry_id = l.entry_id
+ GROUP BY l.company_id, l.entry_id, l.currency HAVING sum(l.amount_minor) <> 0;
 
 CREATE VIEW unbalanced_or_unsealed_entry AS
 SELECT e.company_id, e.id AS entry_id,

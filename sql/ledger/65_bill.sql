@@ -23,6 +23,7 @@
 --     period; then only a supplier credit note helps.
 --   * An own register number is optional, from a 'bill' series, gapless like all. A self-billed
 --     document takes its doc_no from such a series, one per supplier.
+--   * Tax is recorded as printed: its code need not be valid on the day of the bill.
 --   * Base amounts, which the VAT register reports, follow from the document's as in 60.
 --   * The posting mirrors the document: the supplier's payable is the gross amount, VAT accounts carry
 --     each code's tax; reverse charge owes and deducts it, non-deductible tax is cost.

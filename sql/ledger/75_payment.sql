@@ -236,7 +236,8 @@ SELECT a.*
  WHERE a.reverses_id IS NULL
    AND NOT EXISTS (SELECT 1 FROM allocation r WHERE r.reverses_id = a.id);
 
--- Final documents, the direction of the money that settles them, and how much they still ask for.
+-- Final documents, the direction of the money that settles them, and how much they still ask for. The
+-- guards read this, so it is the present, whatever report_as_of says.
 -- Invoice: gross - credited - paid + refunded. Credit note: what its invoice was paid above that, at
 -- most the note itself. Bills likewise; a supplier credit note may be paid back up to its gross.
 CREATE VIEW allocatable AS
@@ -283,15 +284,17 @@ SELECT n.company_id, NULL, n.id, 'in', n.currency,
  WHERE n.status = 'registered' AND n.kind = 'credit_note'
    AND NOT EXISTS (SELECT 1 FROM bill_void WHERE bill_id = n.id);
 
+-- As of report_as_of: what payments up to that day held beyond their allocations up to that day.
 CREATE VIEW payment_unallocated AS
-SELECT p.company_id, p.id AS payment_id, p.direction, p.value_date, p.party_id, p.currency, p.amount_minor,
-       p.amount_minor - coalesce((SELECT sum(a.payment_amount_minor) FROM live_allocation a
-                                   WHERE a.payment_id = p.id), 0) AS unallocated_minor
-  FROM payment p
- WHERE p.reverses_id IS NULL
-   AND NOT EXISTS (SELECT 1 FROM payment r WHERE r.reverses_id = p.id)
-   AND p.amount_minor > coalesce((SELECT sum(a.payment_amount_minor) FROM live_allocation a
-                                   WHERE a.payment_id = p.id), 0);
+SELECT *
+  FROM (SELECT p.company_id, p.id AS payment_id, p.direction, p.value_date, p.party_id, p.currency, p.amount_minor,
+               p.amount_minor
+               - (SELECT coalesce(sum(iif(a.reverses_id IS NULL, a.payment_amount_minor, -a.payment_amount_minor)), 0)
+                    FROM allocation a WHERE a.payment_id = p.id AND a.allocated_on <= t.as_of) AS unallocated_minor
+          FROM payment p, report_day t
+         WHERE p.reverses_id IS NULL AND p.value_date <= t.as_of
+           AND NOT EXISTS (SELECT 1 FROM payment r WHERE r.reverses_id = p.id AND r.value_date <= t.as_of))
+ WHERE unallocated_minor > 0;
 
 -- Review list, never a block: same company, direction, party, amount and currency within three days.
 CREATE VIEW possible_duplicate_payment AS

@@ -686,6 +686,9 @@ def test_without_foreign_keys_the_proof_still_finds_it():
         book.entry("manual", 1, "manual", "2026-03-01", [(BANK, 5), (EQUITY, -5)])
     assert book.one("SELECT count(*) FROM trial_balance") == 0
     assert [r[0] for r in book.all("SELECT rule FROM integrity_report")] == ["ENTRY_UNSEALED"]
+    with book.transaction():
+        book.entry("manual", 2, "manual", "2026-03-01", [(BANK, 5)])
+    assert book.all("SELECT * FROM foreign_imbalance") == []            # a report shows sealed entries only
 
 
 def test_reversals(book):
@@ -747,6 +750,16 @@ def test_the_day_of_an_allocation(book):
     book("UPDATE fiscal_year SET status = 'closed' WHERE label = '2026'")
     raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=book.invoice("2", 100, date="2027-01-01"), date="2026-12-31")
     book.healthy()
+
+
+def test_unallocated_payments_are_those_of_the_report_day(book):
+    invoice, pay = book.invoice("1", 10000, date="2026-01-10"), book.payment("p", 12100, date="2026-03-15")
+    first = book.allocate(pay, 100, invoice=invoice, date="2026-03-20")
+    book.allocate(pay, 100, invoice=invoice, date="2026-04-02", reverses=first)
+    book.payment("r", 12100, direction="out", date="2026-04-05", reverses=pay)
+    for day, left in (("2026-03-14", []), ("2026-03-15", [12100]), ("2026-04-01", [12000]), ("2026-04-02", [12100]), ("2026-04-05", [])):
+        book("UPDATE report_as_of SET as_of = ?", day)
+        assert [r[0] for r in book.all("SELECT unallocated_minor FROM payment_unallocated")] == left, day
 
 
 def test_who_may_pay_what(book):
