@@ -16,7 +16,8 @@
 --   * Time stamps (`..._at`) are UTC and informational; no rule depends on them.
 --   * External identifiers (order, payout, event ...) are compared byte for byte. So that no
 --     invisible character makes a second identity they hold no control characters, no blanks but
---     plain ones inside, and are never ''. An absent identifier is NULL, and has no key.
+--     plain ones inside, nothing that Unicode calls default ignorable, and are never ''. An absent
+--     identifier is NULL, and has no key.
 --   * company_id is in every table and every key. References to master data are composite
 --     (company_id, x), references between documents are compared by trigger.
 --   * Foreign keys are the second lock: everything that forbids a duplicate is a trigger or a unique

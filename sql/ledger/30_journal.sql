@@ -29,7 +29,14 @@ CREATE TABLE journal_entry (
   source_kind  TEXT    NOT NULL CHECK (source_kind IN ('sales_document', 'received_bill', 'payment',
                          'depreciation_run', 'settlement_batch', 'manual')),
   source_id    INTEGER NOT NULL,
-  purpose      TEXT    NOT NULL CHECK (purpose <> '' AND purpose = trim(purpose)),
+  purpose      TEXT    NOT NULL
+    CONSTRAINT "purpose: not empty, no blanks around it, no control or invisible characters"
+    CHECK (purpose <> '' AND purpose = trim(purpose) AND instr(purpose, char(0)) = 0
+           AND (purpose NOT GLOB '*[^ -~]*'
+                OR purpose NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   memo         TEXT    NOT NULL DEFAULT '',
   reverses_id  INTEGER REFERENCES journal_entry (id) CHECK (reverses_id <> id),
   created_at   TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
@@ -226,8 +233,9 @@ SELECT company_id, account, account_name, substr(entry_date, 1, 7) AS month,
 
 -- Foreign amounts that do not balance within their entry: exchange differences, worth a look.
 CREATE VIEW foreign_imbalance AS
-SELECT company_id, entry_id, currency, sum(amount_minor) AS amount_minor
-  FROM journal_line GROUP BY company_id, entry_id, currency HAVING sum(amount_minor) <> 0;
+SELECT l.company_id, l.entry_id, l.currency, sum(l.amount_minor) AS amount_minor
+  FROM journal_line l JOIN journal_seal s ON s.entry_id = l.entry_id
+ GROUP BY l.company_id, l.entry_id, l.currency HAVING sum(l.amount_minor) <> 0;
 
 CREATE VIEW unbalanced_or_unsealed_entry AS
 SELECT e.company_id, e.id AS entry_id,

@@ -12,7 +12,8 @@
 --     kill leaves no hole, and no two issuers can hold one number.
 --   * Numbers restart 'never' or every fiscal 'year'; the period is the year's label, '' for never.
 --   * template holds {number} and, for yearly series, {period}: 'INV-{period}-{number}'.
---   * Frozen once used, apart from `active`. Numbers are never used again or re-sequenced.
+--   * Frozen once it has a number or a floor, apart from `active`. Numbers are never used again or
+--     re-sequenced.
 --   * series_floor is the only sanctioned gap: after restoring a backup, numbers already sent out
 --     must not be issued again. number_gap shows it with its reason.
 
@@ -66,11 +67,12 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM series
                   WHERE company_id = NEW.company_id AND doc_kind = NEW.doc_kind AND code = NEW.code
                     AND id <> OLD.id);
-  SELECT RAISE(ABORT, 'IMMUTABLE: a used series is frozen; deactivate it and open another')
+  SELECT RAISE(ABORT, 'IMMUTABLE: a series with numbers or a floor is frozen; deactivate it and open another')
    WHERE (NEW.doc_kind, NEW.code, NEW.reset, NEW.first_no, NEW.template, NEW.digits, NEW.strict_dates)
            IS NOT (OLD.doc_kind, OLD.code, OLD.reset, OLD.first_no, OLD.template, OLD.digits, OLD.strict_dates)
      AND (EXISTS (SELECT 1 FROM sales_document WHERE series_id = OLD.id AND number IS NOT NULL)
-          OR EXISTS (SELECT 1 FROM received_bill WHERE series_id = OLD.id AND number IS NOT NULL));
+          OR EXISTS (SELECT 1 FROM received_bill WHERE series_id = OLD.id AND number IS NOT NULL)
+          OR EXISTS (SELECT 1 FROM series_floor WHERE series_id = OLD.id));
 END;
 
 CREATE TRIGGER series_delete BEFORE DELETE ON series

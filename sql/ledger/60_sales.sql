@@ -14,8 +14,10 @@
 --     against lines, tax and posting, takes the claim and seals the entry, or does nothing at all.
 --     From then on neither the row nor its children ever change. Payment state is derived.
 --   * Credit notes point to the one invoice they correct (2006/112/EC art. 219), and never exceed it:
---     not in total and not per tax code, at the invoice's rate. No note on a note, a draft or an
---     annulled invoice.
+--     not in total and not per tax code, at the invoice's rate, nor in the base currency. No note on a
+--     note, a draft or an annulled invoice.
+--   * The VAT register reports base amounts. In the base currency they are the document's own, else
+--     each is the document's times the rate, off by no more than its own rounding.
 --   * An issued document has no "void". Where the law knows annulment it is a row beside the invoice:
 --     the number stays used, the VAT register reports AN. Not after a payment or a credit note, not
 --     in a filed VAT period.
@@ -47,22 +49,32 @@ CREATE TABLE sales_document (
   customer_address  TEXT,
   customer_country  TEXT    CHECK (customer_country GLOB '[A-Z][A-Z]'),
 
-  -- Printable ASCII passes at once; other text is searched for control characters and odd blanks.
+  -- Printable ASCII passes at once; other text is searched for control characters, odd blanks and what
+  -- Unicode calls default ignorable. The list is the same in all tables.
   order_channel     TEXT
     CONSTRAINT "order_channel: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_channel <> '' AND order_channel = trim(order_channel) AND instr(order_channel, char(0)) = 0
            AND (order_channel NOT GLOB '*[^ -~]*'
-                OR order_channel NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
+                OR order_channel NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   order_ref         TEXT
     CONSTRAINT "order_ref: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_ref <> '' AND order_ref = trim(order_ref) AND instr(order_ref, char(0)) = 0
            AND (order_ref NOT GLOB '*[^ -~]*'
-                OR order_ref NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
+                OR order_ref NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   order_part        TEXT    NOT NULL DEFAULT '1'
     CONSTRAINT "order_part: not empty, no blanks around it, no control or invisible characters"
     CHECK (order_part <> '' AND order_part = trim(order_part) AND instr(order_part, char(0)) = 0
            AND (order_part NOT GLOB '*[^ -~]*'
-                OR order_part NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
+                OR order_part NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
 
   currency          TEXT    NOT NULL REFERENCES currency (code),
   net_minor         INTEGER NOT NULL CHECK (net_minor BETWEEN 0 AND 999999999999999),
@@ -80,7 +92,10 @@ CREATE TABLE sales_document (
     CONSTRAINT "refund_ref: not empty, no blanks around it, no control or invisible characters"
     CHECK (refund_ref <> '' AND refund_ref = trim(refund_ref) AND instr(refund_ref, char(0)) = 0
            AND (refund_ref NOT GLOB '*[^ -~]*'
-                OR refund_ref NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*')),
+                OR refund_ref NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   reason            TEXT,
   entry_id          INTEGER REFERENCES journal_entry (id),
 
@@ -144,8 +159,22 @@ CREATE TABLE order_claim (
 -- Optional: what an order may be invoiced for, all parts together.
 CREATE TABLE order_total (
   company_id   INTEGER NOT NULL REFERENCES company (id),
-  channel      TEXT    NOT NULL CHECK (channel <> ''),
-  order_ref    TEXT    NOT NULL CHECK (order_ref <> ''),
+  channel      TEXT    NOT NULL
+    CONSTRAINT "channel: not empty, no blanks around it, no control or invisible characters"
+    CHECK (channel <> '' AND channel = trim(channel) AND instr(channel, char(0)) = 0
+           AND (channel NOT GLOB '*[^ -~]*'
+                OR channel NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
+  order_ref    TEXT    NOT NULL
+    CONSTRAINT "order_ref: not empty, no blanks around it, no control or invisible characters"
+    CHECK (order_ref <> '' AND order_ref = trim(order_ref) AND instr(order_ref, char(0)) = 0
+           AND (order_ref NOT GLOB '*[^ -~]*'
+                OR order_ref NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   currency     TEXT    NOT NULL REFERENCES currency (code),
   total_minor  INTEGER NOT NULL CHECK (total_minor BETWEEN 0 AND 999999999999999),
   PRIMARY KEY (company_id, channel, order_ref)
@@ -291,15 +320,21 @@ BEGIN
     FROM sales_tax x
     LEFT JOIN tax_code t ON t.company_id = x.company_id AND t.code = x.tax_code
    WHERE x.document_id = NEW.id;
-  -- Each converted amount may be off by its own rounding, not by more.
-  SELECT RAISE(ABORT, 'RATE_MISMATCH: base amounts must be the document amounts times the rate')
-    FROM company c
-   WHERE c.id = NEW.company_id
+  -- The register reports base amounts. Each may be off by its own rounding, not by more; a credit note
+  -- may instead take all that is left of a tax code, so that the roundings of several notes end with it.
+  SELECT RAISE(ABORT, 'RATE_MISMATCH: base amounts of each tax row must be its amounts times the rate, to one minor unit; in the base currency they are the same and the rate is 1')
+    FROM sales_tax x
+    JOIN company c ON c.id = NEW.company_id
+    LEFT JOIN invoice_left l ON l.invoice_id = NEW.credits_id AND l.tax_code = x.tax_code
+   WHERE x.document_id = NEW.id
      AND CASE WHEN NEW.currency = c.base_currency
-              THEN (NEW.rate_num, NEW.base_net_minor, NEW.base_tax_minor)
-                     IS NOT (NEW.rate_den, NEW.net_minor, NEW.tax_minor)
-              ELSE abs(NEW.base_gross_minor - 1.0 * NEW.gross_minor * NEW.rate_num / NEW.rate_den)
-                     > 1 + (SELECT count(*) FROM sales_tax WHERE document_id = NEW.id)
+              THEN (NEW.rate_num, x.base_taxable_minor, x.base_tax_minor)
+                     IS NOT (NEW.rate_den, x.taxable_minor, x.tax_minor)
+              WHEN (x.taxable_minor, x.tax_minor, x.base_taxable_minor, x.base_tax_minor)
+                     IS (l.taxable_minor, l.tax_minor, l.base_taxable_minor, l.base_tax_minor)
+              THEN 0
+              ELSE max(abs(x.base_taxable_minor - 1.0 * x.taxable_minor * NEW.rate_num / NEW.rate_den),
+                       abs(x.base_tax_minor - 1.0 * x.tax_minor * NEW.rate_num / NEW.rate_den)) > 1
          END;
 
   SELECT RAISE(ABORT, 'ENTRY_MISMATCH: entry_id must be the unreversed entry of this document, purpose issue, dated as issued')
@@ -313,8 +348,8 @@ BEGIN
                  coalesce(sum(l.amount_minor) FILTER (WHERE a.role = 'receivable' AND l.currency = NEW.currency), 0))
                   IS NOT (CASE NEW.kind WHEN 'credit_note' THEN -NEW.base_gross_minor ELSE NEW.base_gross_minor END,
                           CASE NEW.kind WHEN 'credit_note' THEN -NEW.gross_minor ELSE NEW.gross_minor END)
-             OR max(a.role = 'receivable' AND l.party_id IS NOT NEW.customer_id)
-             THEN RAISE(ABORT, 'ENTRY_MISMATCH: the receivable of the customer must be the gross amount')
+             OR max(a.role = 'receivable' AND (l.party_id IS NOT NEW.customer_id OR l.currency IS NOT NEW.currency))
+             THEN RAISE(ABORT, 'ENTRY_MISMATCH: the receivable of the customer must be the gross amount, in the currency of the document')
            WHEN max(a.role = 'input_vat'
                     OR (a.role = 'output_vat'
                         AND NOT EXISTS (SELECT 1 FROM sales_tax
@@ -343,16 +378,13 @@ BEGIN
           OR (NEW.company_id, NEW.customer_id, NEW.currency, NEW.rate_num, NEW.rate_den)
                IS NOT (i.company_id, i.customer_id, i.currency, i.rate_num, i.rate_den)
           OR NEW.issue_date < i.issue_date);
-  SELECT RAISE(ABORT, 'CREDIT_EXCEEDS_INVOICE: what is credited, this note included, must stay within the invoice per tax code')
-   WHERE EXISTS (SELECT 1
-                   FROM (SELECT tax_code, taxable_minor, tax_minor FROM sales_tax WHERE document_id = NEW.credits_id
-                         UNION ALL
-                         SELECT tax_code, -taxable_minor, -tax_minor FROM sales_tax WHERE document_id = NEW.id
-                         UNION ALL
-                         SELECT x.tax_code, -x.taxable_minor, -x.tax_minor
-                           FROM sales_document n JOIN sales_tax x ON x.document_id = n.id
-                          WHERE n.credits_id = NEW.credits_id AND n.status = 'issued')
-                  GROUP BY tax_code HAVING sum(taxable_minor) < 0 OR sum(tax_minor) < 0);
+  SELECT RAISE(ABORT, 'CREDIT_EXCEEDS_INVOICE: what is credited, this note included, must stay within the invoice per tax code, in its currency and in the base currency')
+    FROM sales_tax x
+    LEFT JOIN invoice_left l ON l.invoice_id = NEW.credits_id AND l.tax_code = x.tax_code
+   WHERE x.document_id = NEW.id
+     AND (l.tax_code IS NULL
+          OR x.taxable_minor > l.taxable_minor OR x.tax_minor > l.tax_minor
+          OR x.base_taxable_minor > l.base_taxable_minor OR x.base_tax_minor > l.base_tax_minor);
 END;
 
 -- After the row is issued: take the claim, release that of a credited invoice, seal the entry. Each is
@@ -577,6 +609,19 @@ SELECT i.company_id, i.id AS invoice_id, i.gross_minor,
   FROM sales_document i
  WHERE i.status = 'issued' AND i.kind <> 'credit_note';
 
+-- What each tax code of an issued invoice has left to credit.
+CREATE VIEW invoice_left AS
+SELECT i.company_id, i.id AS invoice_id, x.tax_code,
+       sum(iif(d.id = i.id, x.taxable_minor, -x.taxable_minor)) AS taxable_minor,
+       sum(iif(d.id = i.id, x.tax_minor, -x.tax_minor)) AS tax_minor,
+       sum(iif(d.id = i.id, x.base_taxable_minor, -x.base_taxable_minor)) AS base_taxable_minor,
+       sum(iif(d.id = i.id, x.base_tax_minor, -x.base_tax_minor)) AS base_tax_minor
+  FROM sales_document i
+  JOIN sales_document d ON (d.id = i.id OR d.credits_id = i.id) AND d.status = 'issued'
+  JOIN sales_tax x ON x.document_id = d.id
+ WHERE i.kind <> 'credit_note'
+ GROUP BY i.id, x.tax_code;
+
 -- Orders with a known total: what is invoiced and credited of it. Annulled invoices do not count.
 CREATE VIEW order_balance AS
 SELECT t.company_id, t.channel, t.order_ref, t.currency, t.total_minor,
@@ -692,9 +737,20 @@ SELECT 'SALES_TOTALS_MISMATCH', d.company_id, 'sales_document', d.id
         OR EXISTS (SELECT 1 FROM (SELECT tax_code, taxable_minor AS amount FROM sales_tax WHERE document_id = d.id
                                   UNION ALL
                                   SELECT tax_code, -net_minor FROM sales_line WHERE document_id = d.id)
-                    GROUP BY tax_code HAVING sum(amount) <> 0)
-        OR (d.currency = (SELECT base_currency FROM company WHERE id = d.company_id)
-            AND (d.net_minor, d.tax_minor) IS NOT (d.base_net_minor, d.base_tax_minor)))
+                    GROUP BY tax_code HAVING sum(amount) <> 0))
+UNION ALL
+-- A foreign credit note may have taken all that was left, which its rows do not tell;
+-- CREDIT_EXCEEDS_INVOICE judges it with the other notes of its invoice.
+SELECT 'RATE_MISMATCH', d.company_id, 'sales_document', d.id
+  FROM sales_document d
+  JOIN company c ON c.id = d.company_id
+  JOIN sales_tax x ON x.document_id = d.id
+ WHERE d.status = 'issued'
+   AND CASE WHEN d.currency = c.base_currency
+            THEN (d.rate_num, x.base_taxable_minor, x.base_tax_minor) IS NOT (d.rate_den, x.taxable_minor, x.tax_minor)
+            ELSE d.kind <> 'credit_note'
+             AND max(abs(x.base_taxable_minor - 1.0 * x.taxable_minor * d.rate_num / d.rate_den),
+                     abs(x.base_tax_minor - 1.0 * x.tax_minor * d.rate_num / d.rate_den)) > 1 END
 UNION ALL
 SELECT 'SALES_ENTRY_MISMATCH', d.company_id, 'sales_document', d.id
   FROM sales_document d
@@ -705,7 +761,8 @@ SELECT 'SALES_ENTRY_MISMATCH', d.company_id, 'sales_document', d.id
                              WHERE e.id = d.entry_id AND e.company_id = d.company_id
                                AND e.source_kind = 'sales_document' AND e.source_id = d.id
                                AND e.purpose = 'issue' AND e.entry_date = d.issue_date))
-        OR (SELECT (coalesce(sum(l.base_amount_minor), 0), count(*) FILTER (WHERE l.party_id IS NOT d.customer_id))
+        OR (SELECT (coalesce(sum(l.base_amount_minor), 0),
+                    count(*) FILTER (WHERE l.party_id IS NOT d.customer_id OR l.currency IS NOT d.currency))
                    IS NOT (CASE d.kind WHEN 'credit_note' THEN -d.base_gross_minor ELSE d.base_gross_minor END, 0)
               FROM journal_line l JOIN account a ON a.id = l.account_id
              WHERE l.entry_id = d.entry_id AND a.role = 'receivable')
@@ -727,14 +784,8 @@ SELECT 'ENTRY_WITHOUT_DOCUMENT', e.company_id, 'journal_entry', e.id
    AND NOT EXISTS (SELECT 1 FROM annulment WHERE invoice_id = e.source_id AND entry_id = e.id)
 UNION ALL
 SELECT 'CREDIT_EXCEEDS_INVOICE', company_id, 'sales_document', invoice_id
-  FROM (SELECT i.company_id, i.id AS invoice_id, x.tax_code, x.taxable_minor, x.tax_minor
-          FROM sales_document i JOIN sales_tax x ON x.document_id = i.id
-         WHERE i.status = 'issued' AND i.kind <> 'credit_note'
-        UNION ALL
-        SELECT n.company_id, n.credits_id, x.tax_code, -x.taxable_minor, -x.tax_minor
-          FROM sales_document n JOIN sales_tax x ON x.document_id = n.id
-         WHERE n.status = 'issued' AND n.kind = 'credit_note')
- GROUP BY invoice_id, tax_code HAVING sum(taxable_minor) < 0 OR sum(tax_minor) < 0
+  FROM invoice_left
+ WHERE min(taxable_minor, tax_minor, base_taxable_minor, base_tax_minor) < 0
 UNION ALL
 SELECT 'CREDIT_MISMATCH', n.company_id, 'sales_document', n.id
   FROM sales_document n LEFT JOIN sales_document i ON i.id = n.credits_id

@@ -10,7 +10,8 @@
 --     another number. Case is folded for ASCII only: whoever needs more folds before inserting.
 --   * The form has false hits: 1-12 and 11-2 are both 112. Then the second bill is registered with
 --     dup_seq = 1 and a dup_reason: a visible, logged override instead of a check switched off. One
---     false hit costs an override, one miss a second payment.
+--     false hit costs an override, one miss a second payment. While an override lives, every further
+--     bill under the number needs a reason too, also one that was voided and is entered again.
 --   * The year counts only for suppliers that restart yearly (party.number_reset), and it is the year
 --     of the document: a posting year would let December's bill in again in January.
 --   * The kind is part of the key, for a credit note may repeat the number of its invoice. Currency,
@@ -22,6 +23,8 @@
 --     period; then only a supplier credit note helps.
 --   * An own register number is optional, from a 'bill' series, gapless like all. A self-billed
 --     document takes its doc_no from such a series, one per supplier.
+--   * Tax is recorded as printed: its code need not be valid on the day of the bill.
+--   * Base amounts, which the VAT register reports, follow from the document's as in 60.
 --   * The posting mirrors the document: the supplier's payable is the gross amount, VAT accounts carry
 --     each code's tax; reverse charge owes and deducts it, non-deductible tax is cost.
 
@@ -299,14 +302,15 @@ BEGIN
     LEFT JOIN tax_code t ON t.company_id = x.company_id AND t.code = x.tax_code
    WHERE x.bill_id = NEW.id
      AND (t.code IS NULL OR (x.tax_minor <> 0 AND t.rate_bp = 0));
-  SELECT RAISE(ABORT, 'RATE_MISMATCH: base amounts must be the document amounts times the rate')
-    FROM company c
-   WHERE c.id = NEW.company_id
+  -- The register reports base amounts. Each may be off by its own rounding, not by more.
+  SELECT RAISE(ABORT, 'RATE_MISMATCH: base amounts of each tax row must be its amounts times the rate, to one minor unit; in the base currency they are the same and the rate is 1')
+    FROM bill_tax x JOIN company c ON c.id = NEW.company_id
+   WHERE x.bill_id = NEW.id
      AND CASE WHEN NEW.currency = c.base_currency
-              THEN (NEW.rate_num, NEW.base_net_minor, NEW.base_tax_minor)
-                     IS NOT (NEW.rate_den, NEW.net_minor, NEW.tax_minor)
-              ELSE abs(NEW.base_gross_minor - 1.0 * NEW.gross_minor * NEW.rate_num / NEW.rate_den)
-                     > 1 + (SELECT count(*) FROM bill_tax WHERE bill_id = NEW.id)
+              THEN (NEW.rate_num, x.base_taxable_minor, x.base_tax_minor)
+                     IS NOT (NEW.rate_den, x.taxable_minor, x.tax_minor)
+              ELSE max(abs(x.base_taxable_minor - 1.0 * x.taxable_minor * NEW.rate_num / NEW.rate_den),
+                       abs(x.base_tax_minor - 1.0 * x.tax_minor * NEW.rate_num / NEW.rate_den)) > 1
          END;
 
   SELECT RAISE(ABORT, 'ENTRY_MISMATCH: entry_id must be the unreversed entry of this bill, purpose register')
@@ -315,10 +319,10 @@ BEGIN
                         AND source_kind = 'received_bill' AND source_id = NEW.id AND purpose = 'register'
                         AND reverses_id IS NULL)
      AND (NEW.entry_id IS NOT NULL OR NEW.gross_minor <> 0 OR NEW.base_gross_minor <> 0);
-  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: the payable to the supplier must be the gross amount')
+  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: the payable to the supplier must be the gross amount, in the currency of the bill')
    WHERE (SELECT (coalesce(sum(l.base_amount_minor), 0),
                   coalesce(sum(l.amount_minor) FILTER (WHERE l.currency = NEW.currency), 0),
-                  count(*) FILTER (WHERE l.party_id IS NOT NEW.supplier_id))
+                  count(*) FILTER (WHERE l.party_id IS NOT NEW.supplier_id OR l.currency IS NOT NEW.currency))
                  IS NOT (CASE NEW.kind WHEN 'credit_note' THEN NEW.base_gross_minor ELSE -NEW.base_gross_minor END,
                          CASE NEW.kind WHEN 'credit_note' THEN NEW.gross_minor ELSE -NEW.gross_minor END, 0)
             FROM journal_line l JOIN account a ON a.id = l.account_id
@@ -398,9 +402,10 @@ BEGIN
    WHERE id = NEW.id AND doc_no IS NOT NULL
      AND (doc_no_norm IS NULL OR doc_no_norm = ''
           OR doc_no_norm GLOB '*[' || char(1,45,47, 58,45,64, 91,45,96, 123,45,169, 171,45,180, 182,45,191, 215, 247,
-                                           688,45,879, 5760, 6158, 8192,45,11263, 11776,45,11903, 12288,45,12351,
+                                           688,45,879, 1564, 4447,45,4448, 5760, 6068,45,6069, 6155,45,6159, 8192,45,11263,
+                                           11776,45,11903, 12288,45,12351, 12644,
                                            57344,45,63743, 65024,45,65135, 65279,45,65295, 65306,45,65312,
-                                           65339,45,65344, 65371,45,65381, 65504,45,65535,
+                                           65339,45,65344, 65371,45,65381, 65440, 65504,45,65535, 113824,45,113827, 119155,45,119162,
                                            119808,45,120831, 126976,45,131071, 917504,45,1114111) || ']*');
   INSERT INTO bill_claim (company_id, supplier_root, kind, doc_no_norm, reset_year, dup_seq, bill_id)
   SELECT company_id, supplier_root, kind, doc_no_norm, reset_year, dup_seq, bill_id
@@ -472,13 +477,15 @@ END;
 
 -- Guards: claims are written by triggers; whoever else writes one must be right --------------------
 
+-- dup_seq >= and not =: once a number has an override, the void of an earlier bill must not let the
+-- overriding paper in again without a reason.
 CREATE TRIGGER bill_claim_insert BEFORE INSERT ON bill_claim
 BEGIN
   SELECT RAISE(ABORT, 'DUPLICATE_SUPPLIER_DOCUMENT: this supplier has a bill with this number; void that one, or register with the next dup_seq and a reason')
    WHERE EXISTS (SELECT 1 FROM bill_claim
                   WHERE company_id = NEW.company_id AND supplier_root = NEW.supplier_root
                     AND kind = NEW.kind AND doc_no_norm = NEW.doc_no_norm
-                    AND reset_year = NEW.reset_year AND dup_seq = NEW.dup_seq)
+                    AND reset_year = NEW.reset_year AND dup_seq >= NEW.dup_seq)
       OR EXISTS (SELECT 1 FROM bill_claim WHERE bill_id = NEW.bill_id);
   SELECT RAISE(ABORT, 'OVERRIDE_NOT_NEEDED: there is no bill before this one to override; leave dup_seq 0, or take the next free')
    WHERE NEW.dup_seq > 0
@@ -748,9 +755,17 @@ SELECT 'BILL_TOTALS_MISMATCH', b.company_id, 'received_bill', b.id
         OR EXISTS (SELECT 1 FROM (SELECT tax_code, taxable_minor AS amount FROM bill_tax WHERE bill_id = b.id
                                   UNION ALL
                                   SELECT tax_code, -net_minor FROM bill_line WHERE bill_id = b.id)
-                    GROUP BY tax_code HAVING sum(amount) <> 0)
-        OR (b.currency = (SELECT base_currency FROM company WHERE id = b.company_id)
-            AND (b.net_minor, b.tax_minor) IS NOT (b.base_net_minor, b.base_tax_minor)))
+                    GROUP BY tax_code HAVING sum(amount) <> 0))
+UNION ALL
+SELECT 'RATE_MISMATCH', b.company_id, 'received_bill', b.id
+  FROM received_bill b
+  JOIN company c ON c.id = b.company_id
+  JOIN bill_tax x ON x.bill_id = b.id
+ WHERE b.status = 'registered'
+   AND CASE WHEN b.currency = c.base_currency
+            THEN (b.rate_num, x.base_taxable_minor, x.base_tax_minor) IS NOT (b.rate_den, x.taxable_minor, x.tax_minor)
+            ELSE max(abs(x.base_taxable_minor - 1.0 * x.taxable_minor * b.rate_num / b.rate_den),
+                     abs(x.base_tax_minor - 1.0 * x.tax_minor * b.rate_num / b.rate_den)) > 1 END
 UNION ALL
 SELECT 'BILL_ENTRY_MISMATCH', b.company_id, 'received_bill', b.id
   FROM received_bill b
@@ -761,7 +776,8 @@ SELECT 'BILL_ENTRY_MISMATCH', b.company_id, 'received_bill', b.id
                              WHERE e.id = b.entry_id AND e.company_id = b.company_id
                                AND e.source_kind = 'received_bill' AND e.source_id = b.id
                                AND e.purpose = 'register'))
-        OR (SELECT (coalesce(sum(l.base_amount_minor), 0), count(*) FILTER (WHERE l.party_id IS NOT b.supplier_id))
+        OR (SELECT (coalesce(sum(l.base_amount_minor), 0),
+                    count(*) FILTER (WHERE l.party_id IS NOT b.supplier_id OR l.currency IS NOT b.currency))
                    IS NOT (CASE b.kind WHEN 'credit_note' THEN b.base_gross_minor ELSE -b.base_gross_minor END, 0)
               FROM journal_line l JOIN account a ON a.id = l.account_id
              WHERE l.entry_id = b.entry_id AND a.role = 'payable')

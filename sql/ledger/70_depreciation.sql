@@ -32,7 +32,14 @@ CREATE TABLE asset (
 CREATE TABLE depreciation_run (
   id            INTEGER PRIMARY KEY CHECK (id > 0),
   company_id    INTEGER NOT NULL REFERENCES company (id),
-  book          TEXT    NOT NULL DEFAULT 'main' CHECK (book <> '' AND book = trim(book)),
+  book          TEXT    NOT NULL DEFAULT 'main'
+    CONSTRAINT "book: not empty, no blanks around it, no control or invisible characters"
+    CHECK (book <> '' AND book = trim(book) AND instr(book, char(0)) = 0
+           AND (book NOT GLOB '*[^ -~]*'
+                OR book NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*')),
   kind          TEXT    NOT NULL DEFAULT 'scheduled' CHECK (kind IN ('scheduled', 'catch_up', 'impairment')),
   period_start  TEXT    NOT NULL CHECK (period_start IS date(period_start, '+0 days')),
   period_end    TEXT    NOT NULL CHECK (period_end IS date(period_end, '+0 days')),
@@ -243,8 +250,9 @@ SELECT a.company_id, a.id AS asset_id, a.code, a.name, b.book, a.cost_minor, a.r
   JOIN (SELECT 'main' AS book, id AS asset_id FROM asset
         UNION SELECT book, asset_id FROM depreciation_line) b ON b.asset_id = a.id;
 
--- Whole months in service, up to the last complete month before the report day, that no posted
--- scheduled line touches, for assets with something left to depreciate.
+-- Months in service, up to the last complete month before the report day, that no posted scheduled line
+-- touches, for assets with something left to depreciate. The first and the last are cut to the days in
+-- service, so that each row is a period the guards accept.
 CREATE VIEW depreciation_missing_period AS
 WITH RECURSIVE month (company_id, asset_id, book, starts_on) AS (
   SELECT v.company_id, v.asset_id, v.book, date(a.in_service_on, 'start of month')
@@ -256,9 +264,9 @@ WITH RECURSIVE month (company_id, asset_id, book, starts_on) AS (
    WHERE date(m.starts_on, '+1 month') <= coalesce(a.disposed_on, '9999-12-31')
      AND date(m.starts_on, '+2 months') <= (SELECT as_of FROM report_day)
 )
-SELECT m.company_id, m.asset_id, m.book, m.starts_on AS period_start,
-       date(m.starts_on, '+1 month', '-1 day') AS period_end
-  FROM month m
+SELECT m.company_id, m.asset_id, m.book, max(m.starts_on, a.in_service_on) AS period_start,
+       min(date(m.starts_on, '+1 month', '-1 day'), coalesce(a.disposed_on, '9999-12-31')) AS period_end
+  FROM month m JOIN asset a ON a.id = m.asset_id
  WHERE date(m.starts_on, '+1 month') <= (SELECT as_of FROM report_day)
    AND NOT EXISTS (SELECT 1 FROM live_depreciation l
                      JOIN depreciation_run r ON r.id = l.run_id AND r.status = 'posted'

@@ -13,6 +13,9 @@
 --     document; undone by an opposite row, never by DELETE.
 --   * Never more than the payment holds, nor than the document still asks for. A refund gives back at
 --     most what was paid above the invoice.
+--   * An allocation moves open items from one day on, so its day is bound like an entry's: not locked, in
+--     an open fiscal year, and not before the payment's. A payment of a closed year is allocated, or its
+--     allocation undone, on a day that is open.
 --   * Payment and document share a currency, or the allocation names both amounts.
 
 -- Tables -----------------------------------------------------------------------------------------
@@ -24,15 +27,24 @@ CREATE TABLE payment (
   provider           TEXT    NOT NULL
     CONSTRAINT "provider: not empty, no blanks around it, no control or invisible characters"
     CHECK (provider <> '' AND provider = trim(provider) AND instr(provider, char(0)) = 0
-           AND provider NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND provider NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   account            TEXT    NOT NULL
     CONSTRAINT "account: not empty, no blanks around it, no control or invisible characters"
     CHECK (account <> '' AND account = trim(account) AND instr(account, char(0)) = 0
-           AND account NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND account NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   external_id        TEXT
     CONSTRAINT "external_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (external_id <> '' AND external_id = trim(external_id) AND instr(external_id, char(0)) = 0
-           AND external_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND external_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   method             TEXT    NOT NULL DEFAULT '',
   value_date         TEXT    NOT NULL CHECK (value_date IS date(value_date, '+0 days')),
   currency           TEXT    NOT NULL REFERENCES currency (code),
@@ -157,6 +169,11 @@ BEGIN
       OR (NEW.bill_id IS NOT NULL
           AND (SELECT company_id FROM received_bill WHERE id = NEW.bill_id) IS NOT NEW.company_id)
       OR (NEW.invoice_id IS NULL) = (NEW.bill_id IS NULL);
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the allocation date is in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
+   WHERE NEW.allocated_on <= (SELECT locked_through FROM company WHERE id = NEW.company_id)
+      OR NOT EXISTS (SELECT 1 FROM fiscal_year
+                      WHERE company_id = NEW.company_id AND status = 'open'
+                        AND starts_on <= NEW.allocated_on AND ends_on >= NEW.allocated_on);
 END;
 
 CREATE TRIGGER allocation_new BEFORE INSERT ON allocation
@@ -172,6 +189,9 @@ BEGIN
   SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: money in pays invoices and supplier credit notes, money out bills and credit notes, and only final ones')
    WHERE NOT EXISTS (SELECT 1 FROM allocatable d JOIN payment p ON p.direction = d.direction
                       WHERE p.id = NEW.payment_id AND d.invoice_id IS NEW.invoice_id AND d.bill_id IS NEW.bill_id);
+  SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: a payment is allocated on its value date or later')
+    FROM payment
+   WHERE id = NEW.payment_id AND NEW.allocated_on < value_date;
   SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: within one currency both amounts are the same')
     FROM allocatable d JOIN payment p ON p.id = NEW.payment_id
    WHERE d.invoice_id IS NEW.invoice_id AND d.bill_id IS NEW.bill_id
@@ -216,7 +236,8 @@ SELECT a.*
  WHERE a.reverses_id IS NULL
    AND NOT EXISTS (SELECT 1 FROM allocation r WHERE r.reverses_id = a.id);
 
--- Final documents, the direction of the money that settles them, and how much they still ask for.
+-- Final documents, the direction of the money that settles them, and how much they still ask for. The
+-- guards read this, so it is the present, whatever report_as_of says.
 -- Invoice: gross - credited - paid + refunded. Credit note: what its invoice was paid above that, at
 -- most the note itself. Bills likewise; a supplier credit note may be paid back up to its gross.
 CREATE VIEW allocatable AS
@@ -263,15 +284,17 @@ SELECT n.company_id, NULL, n.id, 'in', n.currency,
  WHERE n.status = 'registered' AND n.kind = 'credit_note'
    AND NOT EXISTS (SELECT 1 FROM bill_void WHERE bill_id = n.id);
 
+-- As of report_as_of: what payments up to that day held beyond their allocations up to that day.
 CREATE VIEW payment_unallocated AS
-SELECT p.company_id, p.id AS payment_id, p.direction, p.value_date, p.party_id, p.currency, p.amount_minor,
-       p.amount_minor - coalesce((SELECT sum(a.payment_amount_minor) FROM live_allocation a
-                                   WHERE a.payment_id = p.id), 0) AS unallocated_minor
-  FROM payment p
- WHERE p.reverses_id IS NULL
-   AND NOT EXISTS (SELECT 1 FROM payment r WHERE r.reverses_id = p.id)
-   AND p.amount_minor > coalesce((SELECT sum(a.payment_amount_minor) FROM live_allocation a
-                                   WHERE a.payment_id = p.id), 0);
+SELECT *
+  FROM (SELECT p.company_id, p.id AS payment_id, p.direction, p.value_date, p.party_id, p.currency, p.amount_minor,
+               p.amount_minor
+               - (SELECT coalesce(sum(iif(a.reverses_id IS NULL, a.payment_amount_minor, -a.payment_amount_minor)), 0)
+                    FROM allocation a WHERE a.payment_id = p.id AND a.allocated_on <= t.as_of) AS unallocated_minor
+          FROM payment p, report_day t
+         WHERE p.reverses_id IS NULL AND p.value_date <= t.as_of
+           AND NOT EXISTS (SELECT 1 FROM payment r WHERE r.reverses_id = p.id AND r.value_date <= t.as_of))
+ WHERE unallocated_minor > 0;
 
 -- Review list, never a block: same company, direction, party, amount and currency within three days.
 CREATE VIEW possible_duplicate_payment AS
@@ -363,4 +386,11 @@ SELECT 'ALLOCATION_MISMATCH', a.company_id, 'payment', a.payment_id
     OR coalesce(d.status, b.status) NOT IN ('issued', 'registered')
     OR p.direction <> CASE WHEN coalesce(d.kind, b.kind) = 'credit_note'
                            THEN iif(d.id IS NOT NULL, 'out', 'in') ELSE iif(d.id IS NOT NULL, 'in', 'out') END
-    OR (p.currency = coalesce(d.currency, b.currency) AND a.amount_minor <> a.payment_amount_minor);
+    OR (p.currency = coalesce(d.currency, b.currency) AND a.amount_minor <> a.payment_amount_minor)
+    OR a.allocated_on < p.value_date
+UNION ALL
+SELECT 'ALLOCATION_IN_NO_FISCAL_YEAR', a.company_id, 'payment', a.payment_id
+  FROM allocation a
+ WHERE NOT EXISTS (SELECT 1 FROM fiscal_year y
+                    WHERE y.company_id = a.company_id
+                      AND y.starts_on <= a.allocated_on AND y.ends_on >= a.allocated_on);

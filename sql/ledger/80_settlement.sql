@@ -6,7 +6,7 @@
 --   * A batch is imported with its lines, then posted. Posting demands that the lines add up to the
 --     payout in gross, fee and net, that the clearing account moves by the gross amount, and seals
 --     the entry. Before that a faulty import may be deleted and done again; after it nothing changes
---     but the matching of lines to payments, once each.
+--     but the matching of lines to payments, once each: money in to a line that adds, out to the others.
 --   * Stripe cannot name the transactions of a manual payout: is_manual = 1, with one 'clearing' line.
 --   * A payout that failed later is no second batch but a reversal of this one, once; its provider id
 --     is unique too. The lines stay booked: the money comes back under a transaction of its own.
@@ -19,16 +19,25 @@ CREATE TABLE settlement_batch (
   provider     TEXT    NOT NULL
     CONSTRAINT "provider: not empty, no blanks around it, no control or invisible characters"
     CHECK (provider <> '' AND provider = trim(provider) AND instr(provider, char(0)) = 0
-           AND provider NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND provider NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   account      TEXT    NOT NULL
     CONSTRAINT "account: not empty, no blanks around it, no control or invisible characters"
     CHECK (account <> '' AND account = trim(account) AND instr(account, char(0)) = 0
-           AND account NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND account NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   livemode     INTEGER NOT NULL DEFAULT 1 CHECK (livemode IN (0, 1)),
   payout_id    TEXT    NOT NULL
     CONSTRAINT "payout_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (payout_id <> '' AND payout_id = trim(payout_id) AND instr(payout_id, char(0)) = 0
-           AND payout_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND payout_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   payout_date  TEXT    NOT NULL CHECK (payout_date IS date(payout_date, '+0 days')),
   currency     TEXT    NOT NULL REFERENCES currency (code),
   gross_minor  INTEGER NOT NULL CHECK (gross_minor BETWEEN -999999999999999 AND 999999999999999),
@@ -52,7 +61,10 @@ CREATE TABLE settlement_line (
   txn_id       TEXT    NOT NULL
     CONSTRAINT "txn_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (txn_id <> '' AND txn_id = trim(txn_id) AND instr(txn_id, char(0)) = 0
-           AND txn_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND txn_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   category     TEXT    NOT NULL CHECK (category <> ''),        -- charge, refund, fee, adjustment, clearing ...
   gross_minor  INTEGER NOT NULL CHECK (gross_minor BETWEEN -999999999999999 AND 999999999999999),
   fee_minor    INTEGER NOT NULL DEFAULT 0 CHECK (fee_minor BETWEEN -999999999999999 AND 999999999999999),
@@ -69,7 +81,10 @@ CREATE TABLE settlement_reversal (
   external_id  TEXT    NOT NULL
     CONSTRAINT "external_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (external_id <> '' AND external_id = trim(external_id) AND instr(external_id, char(0)) = 0
-           AND external_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND external_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   reversed_on  TEXT    NOT NULL CHECK (reversed_on IS date(reversed_on, '+0 days')),
   reason       TEXT    NOT NULL CHECK (trim(reason) <> ''),
   entry_id     INTEGER NOT NULL REFERENCES journal_entry (id),
@@ -165,6 +180,9 @@ BEGIN
   SELECT RAISE(ABORT, 'WRONG_COMPANY: the payment belongs to another company')
    WHERE NEW.payment_id IS NOT NULL
      AND (SELECT company_id FROM payment WHERE id = NEW.payment_id) IS NOT NEW.company_id;
+  SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line with a gross amount above zero is matched to money in, any other to money out')
+   WHERE NEW.payment_id IS NOT NULL
+     AND (SELECT direction FROM payment WHERE id = NEW.payment_id) IS NOT iif(NEW.gross_minor > 0, 'in', 'out');
 END;
 
 CREATE TRIGGER settlement_line_update BEFORE UPDATE ON settlement_line
@@ -180,6 +198,8 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM settlement_line WHERE payment_id = NEW.payment_id);
   SELECT RAISE(ABORT, 'WRONG_COMPANY: the payment belongs to another company')
    WHERE (SELECT company_id FROM payment WHERE id = NEW.payment_id) IS NOT NEW.company_id;
+  SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line with a gross amount above zero is matched to money in, any other to money out')
+   WHERE (SELECT direction FROM payment WHERE id = NEW.payment_id) IS NOT iif(NEW.gross_minor > 0, 'in', 'out');
 END;
 
 CREATE TRIGGER settlement_line_delete BEFORE DELETE ON settlement_line
@@ -266,6 +286,10 @@ SELECT 'SETTLEMENT_LINE_OF_OTHER_BATCH', l.company_id, 'settlement_batch', l.bat
   LEFT JOIN payment p ON p.id = l.payment_id
  WHERE (b.company_id, b.provider, b.account, b.livemode) IS NOT (l.company_id, l.provider, l.account, l.livemode)
     OR (l.payment_id IS NOT NULL AND p.company_id IS NOT l.company_id)
+UNION ALL
+SELECT 'SETTLEMENT_MISMATCH', l.company_id, 'settlement_batch', l.batch_id
+  FROM settlement_line l JOIN payment p ON p.id = l.payment_id
+ WHERE p.direction <> iif(l.gross_minor > 0, 'in', 'out')
 UNION ALL
 SELECT 'SETTLEMENT_REVERSAL_WRONG', r.company_id, 'settlement_batch', r.batch_id
   FROM settlement_reversal r

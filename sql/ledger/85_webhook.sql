@@ -22,15 +22,24 @@ CREATE TABLE webhook_event (
   provider         TEXT    NOT NULL
     CONSTRAINT "provider: not empty, no blanks around it, no control or invisible characters"
     CHECK (provider <> '' AND provider = trim(provider) AND instr(provider, char(0)) = 0
-           AND provider NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND provider NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   account          TEXT    NOT NULL
     CONSTRAINT "account: not empty, no blanks around it, no control or invisible characters"
     CHECK (account <> '' AND account = trim(account) AND instr(account, char(0)) = 0
-           AND account NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND account NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   event_id         TEXT    NOT NULL
     CONSTRAINT "event_id: not empty, no blanks around it, no control or invisible characters"
     CHECK (event_id <> '' AND event_id = trim(event_id) AND instr(event_id, char(0)) = 0
-           AND event_id NOT GLOB '*[' || char(1,45,31,127,45,160,8192,45,8207,8232,45,8239,8287,45,8288,12288,65279) || ']*'),
+           AND event_id NOT GLOB '*[' || char(
+                   1,45,31,127,45,160,173,847,1564,4447,45,4448,5760,6068,45,6069,6155,45,6159,8192,45,8207,8232,45,8239,
+                   8287,45,8303,10240,12288,12644,65024,45,65039,65279,65440,65520,45,65528,113824,45,113827,
+                   119155,45,119162,917504,45,921599) || ']*'),
   event_type       TEXT    NOT NULL DEFAULT '',
   object_id        TEXT,
   occurred_at      TEXT,
@@ -96,14 +105,17 @@ BEGIN
       OR (NEW.body IS NOT OLD.body
           AND NOT (NEW.body IS NULL AND OLD.status IN ('processed', 'ignored')))
       OR NEW.attempts < OLD.attempts;
-  SELECT RAISE(ABORT, 'EVENT_ALREADY_PROCESSED: this event is finished; answer 200 and do nothing')
-   WHERE OLD.status IN ('processed', 'ignored')
-     AND ((NEW.status, NEW.attempts, NEW.next_attempt_at, NEW.processed_at, NEW.last_error, NEW.effect_kind, NEW.effect_id)
-            IS NOT
-          (OLD.status, OLD.attempts, OLD.next_attempt_at, OLD.processed_at, OLD.last_error, OLD.effect_kind, OLD.effect_id)
-          OR NEW.body IS OLD.body);
   SELECT RAISE(ABORT, 'IMMUTABLE: an event never goes back to received')
    WHERE NEW.status = 'received' AND OLD.status <> 'received';
+END;
+
+-- By the columns a statement names, not by their values: to finish an event a second time with the same
+-- values is a second effect, to remove a body that is gone is nothing.
+CREATE TRIGGER webhook_event_finished
+BEFORE UPDATE OF status, attempts, next_attempt_at, processed_at, last_error, effect_kind, effect_id ON webhook_event
+WHEN OLD.status IN ('processed', 'ignored')
+BEGIN
+  SELECT RAISE(ABORT, 'EVENT_ALREADY_PROCESSED: this event is finished; answer 200 and do nothing');
 END;
 
 CREATE TRIGGER webhook_event_delete BEFORE DELETE ON webhook_event

@@ -13,7 +13,8 @@
 --   a new key, or after the key's purge     409 DUPLICATE_SUPPLIER_DOCUMENT with the bill that has it,
 --                                           also when the number is typed with other blanks or signs
 --   a new key, dup_seq = 1 and a reason     registered, logged as an override, listed for review
---   a new key after the bill was voided     registered
+--   a new key after the bill was voided     registered; while an override under its number lives, 409 as
+--                                           above: the next dup_seq and a reason
 
 -- step: draft
 -- No row: there is no such supplier in this company, or :currency is not the company's own (a bill in
@@ -50,8 +51,10 @@ SELECT :document, code, :company, sum(net), sum(tax), sum(net), sum(tax)
  GROUP BY code;
 
 -- step: entry
+-- No row: a bill of zero has nothing to post. entry is NULL, postings adds nothing; go on.
 INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
-VALUES (:company, :registration_date, 'purchases', 'received_bill', :document, 'register')
+SELECT company_id, registration_date, 'purchases', 'received_bill', id, 'register'
+  FROM received_bill WHERE id = :document AND gross_minor <> 0
 RETURNING id;
 
 -- step: postings
@@ -84,5 +87,6 @@ SELECT e.http_status, e.store_answer,
   LEFT JOIN bill_identity i ON e.code = 'DUPLICATE_SUPPLIER_DOCUMENT' AND i.bill_id = :document
   LEFT JOIN bill_claim c
     ON c.company_id = i.company_id AND c.supplier_root = i.supplier_root AND c.kind = i.kind
-   AND c.doc_no_norm = i.doc_no_norm AND c.reset_year = i.reset_year AND c.dup_seq = i.dup_seq
- WHERE e.code = :code;
+   AND c.doc_no_norm = i.doc_no_norm AND c.reset_year = i.reset_year AND c.dup_seq >= i.dup_seq
+ WHERE e.code = :code
+ ORDER BY c.dup_seq LIMIT 1;

@@ -21,16 +21,9 @@ INSERT INTO sales_document (company_id, kind, credits_id, refund_ref, reason, cu
                             customer_address, customer_country, currency, net_minor, tax_minor, gross_minor,
                             base_net_minor, base_tax_minor, base_gross_minor, issue_date, idem_key)
 SELECT i.company_id, 'credit_note', i.id, :refund_ref, :reason, i.customer_id, i.customer_name, i.customer_vat_id,
-       i.customer_address, i.customer_country, i.currency, t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax,
-       :issue_date, :key
+       i.customer_address, i.customer_country, i.currency, 0, 0, 0, 0, 0, 0, :issue_date, :key
   FROM sales_document i
   JOIN company o ON o.id = i.company_id AND o.base_currency = i.currency
-  JOIN (SELECT coalesce(sum(net), 0) AS net,
-               coalesce(sum(iif(kind = 'reverse_charge', 0, (net * rate_bp + 5000) / 10000)), 0) AS tax
-          FROM (SELECT c.kind, c.rate_bp, sum(json_extract(l.value, '$.net_minor')) AS net
-                  FROM json_each(:lines) l
-                  LEFT JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')
-                 GROUP BY c.code)) t
  WHERE i.id = :invoice AND i.company_id = :company
 RETURNING id;
 
@@ -43,17 +36,30 @@ SELECT :document, key + 1, :company, json_extract(value, '$.description'), json_
        json_extract(value, '$.tax_code')
   FROM json_each(:lines);
 
+-- Notes rounded one by one need not add up to the invoice: the note that takes the last of a tax code
+-- takes the rest of its tax, and none takes more.
 INSERT INTO sales_tax (document_id, tax_code, company_id, taxable_minor, tax_minor, base_taxable_minor, base_tax_minor)
 SELECT :document, code, :company, net, tax, net, tax
-  FROM (SELECT c.code, sum(l.net_minor) AS net,
-               iif(c.kind = 'reverse_charge', 0, (sum(l.net_minor) * c.rate_bp + 5000) / 10000) AS tax
-          FROM sales_line l JOIN tax_code c ON c.company_id = l.company_id AND c.code = l.tax_code
-         WHERE l.document_id = :document
-         GROUP BY c.code);
+  FROM (SELECT n.code, n.net,
+               iif(n.net = i.taxable_minor, i.tax_minor,
+                   min(coalesce(i.tax_minor, 0), (n.net * c.rate_bp + 5000) / 10000)) AS tax
+          FROM (SELECT tax_code AS code, sum(net_minor) AS net
+                  FROM sales_line WHERE document_id = :document GROUP BY tax_code) n
+          JOIN tax_code c ON c.company_id = :company AND c.code = n.code
+          LEFT JOIN invoice_left i ON i.invoice_id = :invoice AND i.tax_code = n.code);
+
+UPDATE sales_document
+   SET (net_minor, tax_minor, gross_minor, base_net_minor, base_tax_minor, base_gross_minor) =
+         (t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax)
+  FROM (SELECT coalesce(sum(taxable_minor), 0) AS net, coalesce(sum(tax_minor), 0) AS tax
+          FROM sales_tax WHERE document_id = :document) t
+ WHERE id = :document;
 
 -- step: entry
+-- No row: a document of zero has nothing to post. entry is NULL, postings adds nothing; go on.
 INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
-VALUES (:company, :issue_date, 'sales', 'sales_document', :document, 'issue')
+SELECT company_id, issue_date, 'sales', 'sales_document', id, 'issue'
+  FROM sales_document WHERE id = :document AND gross_minor <> 0
 RETURNING id;
 
 -- step: postings

@@ -3,7 +3,8 @@
 -- A scheduler's job: the same month may be started by a timer, by hand, and again after a crash. As
 -- ledger-invoice.sql, with the steps draft to issue below and the operation 'depreciation'; a good key
 -- is the job's own run id. Parameters: company, key, body, book, period_start, period_end, lines (JSON
--- array of {"asset", "amount_minor"}), accounts expense and accumulated.
+-- array of {"asset", "amount_minor"}), accounts expense and accumulated. An asset that is in service for a
+-- part of the month has a run of its own: depreciation_missing_period gives the periods.
 --
 --   the job comes again with ...            it gets
 --   the same key and body                   the stored answer

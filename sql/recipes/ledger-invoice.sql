@@ -75,8 +75,10 @@ SELECT :document, code, :company, net, tax, net, tax
          GROUP BY c.code);
 
 -- step: entry
+-- No row: a document of zero has nothing to post. entry is NULL, postings adds nothing; go on.
 INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
-VALUES (:company, :issue_date, 'sales', 'sales_document', :document, 'issue')
+SELECT company_id, issue_date, 'sales', 'sales_document', id, 'issue'
+  FROM sales_document WHERE id = :document AND gross_minor <> 0
 RETURNING id;
 
 -- step: postings

@@ -5,8 +5,8 @@
 -- gross_minor, fee_minor, lines (JSON array of {"txn_id", "category", "gross_minor", "fee_minor",
 -- "source_ref"}), accounts bank, fees, clearing.
 --
--- A line whose source_ref is the external id of a payment of that provider account is matched to it;
--- settlement_unmatched lists the others.
+-- A line whose source_ref is the external id of a payment of that provider account, money in for a line
+-- that adds and out for one that takes, is matched to it; settlement_unmatched lists the others.
 --
 --   the import comes again with ...         it gets
 --   the same key and body                   the stored answer
@@ -28,18 +28,27 @@ RETURNING id;
 -- step: lines
 -- An amount that is no JSON integer becomes NULL, which is refused: "10.00" would be 10 cents.
 INSERT INTO settlement_line (batch_id, company_id, provider, account, livemode, txn_id, category, gross_minor, fee_minor,
-                             net_minor, source_ref, payment_id)
+                             net_minor, source_ref)
 SELECT :document, :company, :provider, :account, :livemode, json_extract(l.value, '$.txn_id'),
        json_extract(l.value, '$.category'),
        iif(json_type(l.value, '$.gross_minor') = 'integer', json_extract(l.value, '$.gross_minor'), NULL),
        iif(json_type(l.value, '$.fee_minor') = 'integer', json_extract(l.value, '$.fee_minor'), NULL),
        json_extract(l.value, '$.gross_minor') - json_extract(l.value, '$.fee_minor'),
-       json_extract(l.value, '$.source_ref'),
-       (SELECT p.id FROM payment p
-         WHERE p.company_id = :company AND p.provider = :provider AND p.account = :account
-           AND p.external_id = json_extract(l.value, '$.source_ref')
-           AND NOT EXISTS (SELECT 1 FROM settlement_line s WHERE s.payment_id = p.id))
+       json_extract(l.value, '$.source_ref')
   FROM json_each(:lines) l;
+
+-- A charge and its refunds may share one source_ref: of the lines of one sign the first is matched. The
+-- statement may run again later, for payments recorded after their payout.
+UPDATE settlement_line AS l
+   SET payment_id = p.id
+  FROM payment p
+ WHERE l.batch_id = :document AND l.payment_id IS NULL
+   AND p.company_id = l.company_id AND p.provider = l.provider AND p.account = l.account
+   AND p.external_id = l.source_ref AND p.direction = iif(l.gross_minor > 0, 'in', 'out')
+   AND NOT EXISTS (SELECT 1 FROM settlement_line WHERE payment_id = p.id)
+   AND NOT EXISTS (SELECT 1 FROM settlement_line e
+                    WHERE e.batch_id = l.batch_id AND e.source_ref = l.source_ref
+                      AND (e.gross_minor > 0) = (l.gross_minor > 0) AND e.id < l.id);
 
 -- step: entry
 INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
@@ -47,11 +56,13 @@ VALUES (:company, :payout_date, 'bank', 'settlement_batch', :document, 'payout')
 RETURNING id;
 
 -- step: postings
+-- Clearing gives up what was charged and takes back what was refunded: two lines, so that a payout in
+-- which they cancel out is an entry too.
 INSERT INTO journal_line (entry_id, line_no, company_id, account_id, currency, amount_minor, base_amount_minor)
 SELECT :entry, row_number() OVER (), :company, account, :currency, amount, amount
   FROM (SELECT :bank AS account, net_minor AS amount FROM settlement_batch WHERE id = :document
         UNION ALL SELECT :fees, fee_minor FROM settlement_batch WHERE id = :document
-        UNION ALL SELECT :clearing, -gross_minor FROM settlement_batch WHERE id = :document)
+        UNION ALL SELECT :clearing, -sum(gross_minor) FROM settlement_line WHERE batch_id = :document GROUP BY gross_minor > 0)
  WHERE amount <> 0;
 
 -- step: issue

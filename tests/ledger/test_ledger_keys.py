@@ -179,6 +179,34 @@ def test_invisible_differences_make_no_second_order(book):
     book.invoice("order 7")
 
 
+# Default ignorable by Unicode, or drawn as a blank.
+INVISIBLE = [0xa0, 0xad, 0x34f, 0x61c, 0x115f, 0x1160, 0x1680, 0x17b4, 0x17b5, *range(0x180b, 0x1810), *range(0x2000, 0x2010), *range(0x2028, 0x2030),
+             *range(0x205f, 0x2070), 0x2800, 0x3000, 0x3164, *range(0xfe00, 0xfe10), 0xfeff, 0xffa0, *range(0xfff0, 0xfff9),
+             *range(0x1bca0, 0x1bca4), *range(0x1d173, 0x1d17b), 0xe0000, 0xe0020, 0xe007f, 0xe0100, 0xe01ef, 0xe0fff]
+
+
+def test_no_invisible_character_makes_a_second_identity(one_book):
+    one_book.invoice("1001")
+    one_book.payment("pi_1")
+    one_book.bill("B-1")
+    one_book.manual(1, "2026-03-01", [(3, 5), (12, -5)])
+    for c in map(chr, INVISIBLE):
+        for text in (c, "1001" + c, c + "1001", "10" + c + "01"):
+            for insert, named in ((lambda: one_book.draft(text), "order_ref"), (lambda: one_book.draft("1001", channel=text), "order_channel"),
+                                  (lambda: one_book.payment(text), "external_id"),
+                                  (lambda: one_book("INSERT INTO order_total VALUES (1, 'web', ?, 'EUR', 1)", text), "order_ref"),
+                                  (lambda: one_book("INSERT INTO order_total VALUES (1, ?, '1001', 'EUR', 1)", text), "channel"),
+                                  (lambda: one_book.run_draft("2026-01-01", "2026-01-31", book=text), "book"),
+                                  (lambda: one_book.entry("manual", 1, text, "2026-03-01", []), "purpose")):
+                with pytest.raises(sqlite3.IntegrityError) as error:
+                    insert()
+                assert str(error.value).startswith("CHECK constraint failed: %s: not empty" % named), hex(ord(c))
+            with pytest.raises(sqlite3.IntegrityError) as error:        # dropped from a document number, or refused
+                one_book.bill(text.replace("10", "B").replace("01", "1"))
+            assert code_of(error.value) in ("DUPLICATE_SUPPLIER_DOCUMENT", "DOCUMENT_NUMBER_UNREADABLE"), hex(ord(c))
+    one_book.healthy()
+
+
 def test_half_an_order_key_is_refused(book):
     d = book.draft("1001")
     for change in ("order_channel = NULL", "order_part = NULL", "order_ref = NULL", "order_channel = ''", "order_part = ' '"):
@@ -328,11 +356,20 @@ def test_merges_are_one_level_final_and_inside_the_company(book):
 def test_override_needs_a_reason_and_something_to_override(book):
     book.refused("CHECK constraint failed", "UPDATE received_bill SET dup_seq = 1 WHERE id = %d" % book.bill_draft("N-1"))
     book.register_refused("OVERRIDE_NOT_NEEDED", book.bill_draft("1-12", dup_seq=1, dup_reason="why not"))
-    book.bill("1-12")
+    first = book.bill("1-12")
     book.register_refused("OVERRIDE_NOT_NEEDED", book.bill_draft("11-2", dup_seq=2, dup_reason="two ahead"))
     other = book.bill("11-2", dup_seq=1, dup_reason="false hit: another paper")
     book.register_refused("DUPLICATE_SUPPLIER_DOCUMENT", book.bill_draft("112", dup_seq=1, dup_reason="again"))
     assert book.all("SELECT kind, subject_id, reason FROM override_log") == [("duplicate_bill", other, "false hit: another paper")]
+    book.void(first)                                                # does not open the number that is overridden
+    for doc_no in ("11-2", "1-12"):
+        book.register_refused("DUPLICATE_SUPPLIER_DOCUMENT", book.bill_draft(doc_no))
+        book.register_refused("DUPLICATE_SUPPLIER_DOCUMENT", book.bill_draft(doc_no, dup_seq=1, dup_reason="again"))
+    again = book.bill("1-12", dup_seq=2, dup_reason="the first, entered anew")
+    book.void(other)
+    book.register_refused("DUPLICATE_SUPPLIER_DOCUMENT", book.bill_draft("11-2"))
+    book.void(again)
+    book.bill("11-2")
     book.healthy()
 
 
@@ -369,8 +406,12 @@ def test_an_event_is_finished_once(book):
     book("UPDATE webhook_event SET status = 'processed', processed_at = 'now', effect_kind = 'payment', effect_id = 1 WHERE id = ?", event)
     for form in UPDATES:
         for change in ("status = 'processing', processed_at = NULL", "status = 'processed'", "attempts = 3", "effect_id = 2",
-                       "body = NULL, effect_id = 2"):
+                       "body = NULL, effect_id = 2", "status = status"):
             book.refused("EVENT_ALREADY_PROCESSED", "%s webhook_event SET %s WHERE id = %d" % (form, change, event))
+    for _ in range(2):                                                  # a purge of bodies runs again and again
+        book("UPDATE webhook_event SET body = NULL WHERE status = 'processed'")
+    book.refused("EVENT_ALREADY_PROCESSED", "UPDATE webhook_event SET status = 'processed' WHERE id = %d" % event)
+    book.refused("IMMUTABLE", "UPDATE webhook_event SET body = x'7b7d' WHERE id = %d" % event)
     assert book.all("SELECT * FROM webhook_stuck") == []
 
 

@@ -175,6 +175,16 @@ def test_series_floor_is_the_only_sanctioned_gap(book):
     book.healthy()
 
 
+def test_a_series_with_a_floor_and_no_number_is_frozen(book):
+    """Changed to another period it would start below the floor again."""
+    book("INSERT INTO series_floor (series_id, company_id, period, min_next, reason) VALUES (1, 1, '2026', 44, 'backup restored')")
+    for change in ("reset = 'never', template = 'INV-2026-{number}'", "template = 'I-{period}-{number}'", "first_no = 100", "code = 'X'"):
+        book.refused("IMMUTABLE", "UPDATE series SET %s WHERE id = 1" % change)
+    book("UPDATE series SET active = 0 WHERE id = 1")
+    book("UPDATE series SET template = 'N-{period}-{number}' WHERE id = 2")
+    book.healthy()
+
+
 def test_first_number_and_series_that_never_restart(book):
     book("INSERT INTO series (id, company_id, doc_kind, code, reset, template, first_no, digits) VALUES (8, 1, 'invoice', 'N', 'never', 'N{number}', 100, 4)")
     issue = book.ISSUE.format(verb="UPDATE").replace("period = substr(sales_document.issue_date, 1, 4)", "period = ''")

@@ -67,7 +67,8 @@ class Shop(Book):
                 return self.refuse(own, given, "DOCUMENT_MISSING")
             given["document"] = drafts[0][0]
             self.run(own["lines"], given)
-            given["entry"] = self.run(own["entry"], given)[0][0]
+            entry = self.run(own["entry"], given)
+            given["entry"] = entry[0][0] if entry else None
             self.run(own["postings"], given)
             given["response"] = json.dumps(self.run(own["issue"], given)[0])
             self.run(own["answer"], given)
@@ -227,6 +228,23 @@ def test_credit_note(shop):
     assert shop.one("SELECT count(*) FROM sales_document WHERE kind = 'credit_note' AND status = 'issued'") == 2
 
 
+@pytest.mark.parametrize("whole, part, taxes", [(5000, 1250, [263, 263, 263, 261]), (1004, 502, [105, 106]), (300, 50, [11, 11, 11, 11, 11, 8]),
+                                               (7, 1, [0, 0, 0, 0, 0, 0, 1])])
+def test_partial_notes_finish_the_credit(shop, whole, part, taxes):
+    """Each rounded alone they would credit more or less than the invoice's tax, and the order would never be free."""
+    line = dict(LINES[0], unit_price_minor=0)
+    document = invoice(shop, "key-000001", lines=json.dumps([dict(line, net_minor=whole), dict(LINES[1], net_minor=0)]))[1][0]
+    for n in range(whole // part):
+        assert shop.one("SELECT state FROM order_invoice_status") in ("invoiced", "partly credited")
+        status, answer, _ = credit(shop, "credit-%03d" % n, document, [dict(line, net_minor=part)])
+        assert status == 201, answer
+    assert shop.one("SELECT state FROM order_invoice_status") == "credited"
+    assert [r[0] for r in shop.all("SELECT tax_minor FROM sales_document WHERE kind = 'credit_note' ORDER BY id")] == taxes
+    assert credit(shop, "credit-over", document, [dict(line, net_minor=1)])[1]["error"] == "CREDIT_EXCEEDS_INVOICE"
+    assert credit(shop, "credit-code", document, [dict(line, net_minor=1, tax_code="EX")])[1]["error"] == "CREDIT_EXCEEDS_INVOICE"
+    assert invoice(shop, "key-000002")[0] == 201
+
+
 def bill(shop, key, doc_no, **more):
     given = dict(company=1, supplier=11, document_date="2026-03-01", registration_date="2026-03-02", due_date="2026-04-01", currency="EUR",
                  sha256=None, dup_seq=0, dup_reason=None, payable=PAYABLE, expense=EXPENSE, vat=INPUT, output_vat=OUTPUT,
@@ -246,9 +264,15 @@ def test_bill(shop):
     assert bill(shop, "bill-0003", "INV-00126", dup_seq=1, dup_reason="other paper, same form")[0] == 201
     purge(shop)
     assert bill(shop, "bill-0001", "INV-001/26")[0] == 409
+    other = shop.one("SELECT id FROM received_bill WHERE dup_seq = 1")
     shop.void(first[0])
-    assert bill(shop, "bill-0004", "INV-001/26")[0] == 201
-    assert bill(shop, "bill-0005", None)[0] == 201
+    status, refusal, _ = bill(shop, "bill-0004", "INV-001/26")                            # the override lives
+    assert (status, refusal["error"], refusal["bill_id"]) == (409, "DUPLICATE_SUPPLIER_DOCUMENT", other)
+    assert bill(shop, "bill-0005", "INV-001/26", dup_seq=2, dup_reason="entered anew")[0] == 201
+    assert bill(shop, "bill-0006", "INV-9")[0] == 201
+    shop.void(shop.one("SELECT id FROM received_bill WHERE doc_no = 'INV-9'"))
+    assert bill(shop, "bill-0007", "INV-9")[0] == 201                                     # no override: free again
+    assert bill(shop, "bill-0008", None)[0] == 201
 
 
 def test_depreciation(shop):
@@ -299,6 +323,50 @@ def test_payout(shop):
     assert payout(shop, "payout-001")[0] == 409
     assert shop.all("SELECT txn_id, payment_id FROM settlement_line ORDER BY 1") == [("txn_1", charge), ("txn_2", None), ("txn_3", None)]
     assert [r[0] for r in shop.all("SELECT txn_id FROM settlement_unmatched ORDER BY 1")] == ["txn_2", "txn_3"]
+
+
+CHARGE = {"txn_id": "txn_1", "category": "charge", "gross_minor": 12100, "fee_minor": 200, "source_ref": "ch_1"}
+REFUND = {"txn_id": "txn_2", "category": "refund", "gross_minor": -2100, "fee_minor": 0, "source_ref": "ch_1"}
+AGAIN = {"txn_id": "txn_3", "category": "charge", "gross_minor": 5, "fee_minor": 0, "source_ref": "ch_1"}
+
+
+@pytest.mark.parametrize("payouts", [[[CHARGE, REFUND]], [[REFUND, CHARGE]], [[CHARGE], [REFUND]], [[REFUND], [CHARGE]], [[REFUND, CHARGE, AGAIN]]])
+def test_a_charge_and_its_refund_under_one_reference(shop, payouts):
+    charge = shop.payment("ch_1", 12100, provider="stripe", account="acct_1", money=CLEARING)
+    for n, lines in enumerate(payouts):
+        assert payout(shop, "payout-%03d" % n, "po_%d" % n, lines)[0] == 201
+    assert shop.all("SELECT txn_id FROM settlement_line WHERE payment_id = ?", charge) == [("txn_1",)]
+    assert ("txn_2",) in shop.all("SELECT txn_id FROM settlement_unmatched")
+
+
+def test_lines_are_matched_to_payments_that_come_later(shop):
+    refund = dict(REFUND, source_ref="re_1")
+    batch = payout(shop, "payout-001", lines=[CHARGE, refund])[1][0]
+    pays = [shop.payment("ch_1", 12100, provider="stripe", account="acct_1", money=CLEARING),
+            shop.payment("re_1", 2100, direction="out", provider="stripe", account="acct_1", money=CLEARING, counter=RECEIVABLE)]
+    match = steps("payout")["lines"][1]
+    for _ in range(2):
+        shop.run([match], {"document": batch})
+        assert [r[0] for r in shop.all("SELECT payment_id FROM settlement_line ORDER BY txn_id")] == pays
+    assert shop.all("SELECT * FROM settlement_unmatched") == []
+
+
+def test_documents_of_zero(shop):
+    """A discount of 100 %, a bill for a free sample, a payout in which charge and refund cancel out."""
+    gift = [dict(LINES[0], net_minor=1000), dict(LINES[0], net_minor=-1000), dict(LINES[1], net_minor=0)]
+    status, answer, _ = invoice(shop, "key-000001", lines=json.dumps(gift))
+    assert (status, answer[2:]) == (201, ["INV-2026-00001", 0])
+    assert credit(shop, "credit-001", answer[0], gift)[0] == 201
+    assert shop.one("SELECT state FROM order_invoice_status") == "credited"
+    free = json.dumps([{"description": "Sample", "net_minor": 0, "tax_minor": 0, "tax_code": "V21"}])
+    assert bill(shop, "bill-0001", "FREE-1", lines=free)[0] == 201
+    assert bill(shop, "bill-0002", "FREE 1", lines=free)[1]["error"] == "DUPLICATE_SUPPLIER_DOCUMENT"
+    assert shop.one("SELECT count(*) FROM journal_entry") == 0
+    lines = [{"txn_id": "txn_1", "category": "charge", "gross_minor": 100, "fee_minor": 0, "source_ref": "a"},
+             {"txn_id": "txn_2", "category": "refund", "gross_minor": -100, "fee_minor": 0, "source_ref": "b"}]
+    status, answer, _ = payout(shop, "payout-001", lines=lines)
+    assert (status, answer[1:]) == (201, ["po_1", 0])
+    assert shop.all("SELECT account_id, amount_minor FROM journal_line ORDER BY amount_minor") == [(CLEARING, -100), (CLEARING, 100)]
 
 
 def webhook(shop, event_id, body=b'{"charge":"ch_1"}', retry=False, **more):

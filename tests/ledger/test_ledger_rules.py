@@ -260,6 +260,142 @@ def test_foreign_currency_invoice(book):
     book.healthy()
 
 
+def in_dollars(book, doc, rows):
+    """A draft turned into dollars at 0.9 and posted with these base amounts: {tax code: (taxable, tax)}."""
+    for code, base in rows.items():
+        book("UPDATE sales_tax SET base_taxable_minor = ?, base_tax_minor = ? WHERE document_id = ? AND tax_code = ?", *base, doc, code)
+    book("UPDATE sales_document SET currency = 'USD', rate_num = 9, rate_den = 10, (base_net_minor, base_tax_minor, base_gross_minor) ="
+         " (SELECT sum(base_taxable_minor), sum(base_tax_minor), sum(base_taxable_minor + base_tax_minor) FROM sales_tax"
+         "   WHERE document_id = sales_document.id) WHERE id = ?", doc)
+    kind, date, net, gross, base_net, base_gross = book.all("SELECT kind, issue_date, net_minor, gross_minor, base_net_minor, base_gross_minor"
+                                                            "  FROM sales_document WHERE id = ?", doc)[0]
+    sign = -1 if kind == "credit_note" else 1
+    with book.transaction():
+        entry = book.one("INSERT INTO journal_entry (company_id, entry_date, source_kind, source_id, purpose)"
+                         " VALUES (1, ?, 'sales_document', ?, 'issue') RETURNING id", date, doc)
+        lines = [(RECEIVABLE, gross, base_gross, 1, None), (REVENUE, -net, -base_net, None, None)]
+        lines += [(OUTPUT, -tax, -base, None, code) for code, tax, base in book.all(
+            "SELECT tax_code, tax_minor, base_tax_minor FROM sales_tax WHERE document_id = ?", doc)]
+        for n, (account, amount, base, party, code) in enumerate([x for x in lines if x[1] or x[2]], 1):
+            book("INSERT INTO journal_line VALUES (?, ?, 1, ?, 'USD', ?, ?, ?, ?)", entry, n, account, sign * amount, sign * base, party, code)
+        book.db.execute(*book.issue_statement(doc, entry))
+    return doc
+
+
+@pytest.mark.parametrize("rows", [
+    {"V21": (1, 0), "EX": (19999, 2100)},                               # the tax under the exempt code
+    {"V21": (10001, 2100), "EX": (9999, 0)}, {"V21": (10000, 2099), "EX": (10000, 1)},
+])
+def test_in_the_base_currency_the_register_reports_the_document(book, rows):
+    doc = book.draft("1", lines=[(10000, "V21"), (10000, "EX")])
+    for code, base in rows.items():
+        book("UPDATE sales_tax SET base_taxable_minor = ?, base_tax_minor = ? WHERE document_id = ? AND tax_code = ?", *base, doc, code)
+    with pytest.raises(sqlite3.IntegrityError) as error:
+        with book.transaction():
+            entry = book.entry("sales_document", doc, "issue", "2026-03-10",
+                               [(RECEIVABLE, 22100, 1), (REVENUE, -20000)] + [(OUTPUT, -tax, None, code) for code, (_, tax) in rows.items()])
+            book.db.execute(*book.issue_statement(doc, entry))
+    assert code_of(error.value) == "RATE_MISMATCH"
+
+
+@pytest.mark.parametrize("base, code", [
+    ((9000, 1890), None), ((9001, 1890), None), ((9000, 1889), None), ((9002, 1890), "RATE_MISMATCH"), ((9000, 1892), "RATE_MISMATCH"),
+    ((10890, 0), "RATE_MISMATCH"), ((8790, 2100), "RATE_MISMATCH"),     # the gross amount is right, the split is not
+])
+def test_base_amounts_of_a_tax_row_follow_the_rate(book, base, code):
+    doc = book.draft("1", 10000)
+    if code:
+        raises(code, in_dollars, book, doc, {"V21": base})
+    else:
+        in_dollars(book, doc, {"V21": base})
+    book.healthy()
+
+
+def test_many_small_notes_credit_no_more_in_the_base_currency(book):
+    doc = in_dollars(book, book.draft("1", 100), {"V21": (90, 19)})    # 121.00 at 0.9
+    for _ in range(16):
+        in_dollars(book, book.credit(doc, 5), {"V21": (5, 1)})         # 4.5 rounded up, each within its tolerance
+    assert book.all("SELECT taxable_minor, tax_minor, base_taxable_minor, base_tax_minor FROM invoice_left") == [(20, 5, 10, 3)]
+    raises("CREDIT_EXCEEDS_INVOICE", in_dollars, book, book.credit(doc, 12), {"V21": (11, 3)})
+    raises("CREDIT_EXCEEDS_INVOICE", in_dollars, book, book.credit(doc, 12), {"V21": (10, 4)})
+    rest = book.credit(doc, 20)                                        # 18 at the rate, but 10 are left
+    book("UPDATE sales_tax SET tax_minor = 5 WHERE document_id = ?", rest)
+    book("UPDATE sales_document SET tax_minor = 5, gross_minor = 25 WHERE id = ?", rest)
+    raises("CREDIT_EXCEEDS_INVOICE", in_dollars, book, rest, {"V21": (18, 3)})
+    raises("RATE_MISMATCH", in_dollars, book, rest, {"V21": (9, 3)})
+    in_dollars(book, rest, {"V21": (10, 3)})                           # all that is left
+    assert book.one("SELECT state FROM order_invoice_status") == "credited"
+    assert book.all("SELECT sum(taxable_minor), sum(tax_minor) FROM vat_register_sales") == [(0, 0)]
+    book.healthy()
+
+
+def test_a_note_in_the_base_currency_gives_back_what_it_says(book):
+    doc = book.invoice("1", 10000)
+    note = book.credit(doc, 10000)
+    book("UPDATE sales_tax SET base_taxable_minor = 12100, base_tax_minor = 0 WHERE document_id = ?", note)
+    book("UPDATE sales_document SET base_net_minor = 12100, base_tax_minor = 0 WHERE id = ?", note)
+    with pytest.raises(sqlite3.IntegrityError) as error:
+        with book.transaction():
+            entry = book.entry("sales_document", note, "issue", "2026-03-10", [(RECEIVABLE, -12100, 1), (REVENUE, 12100)])
+            book.db.execute(*book.issue_statement(note, entry))
+    assert code_of(error.value) in ("RATE_MISMATCH", "CREDIT_EXCEEDS_INVOICE")
+
+
+@pytest.mark.parametrize("rows", [{"RC21": (10000, 7)}, {"V21": (10000, 900), "V9": (10000, 2100)}])
+def test_the_register_of_purchases_reports_the_bill(book, rows):
+    bill = book.bill_draft("R1", net=10000, tax_code=list(rows)[0])
+    if "V9" in rows:
+        book("INSERT INTO bill_line VALUES (?, 2, 1, 'more', 10000, 'V9')", bill)
+        book("INSERT INTO bill_tax VALUES (?, 'V9', 1, 10000, 900, 10000, 900)", bill)
+        book("UPDATE received_bill SET net_minor = 20000, tax_minor = 3000, gross_minor = 23000, base_net_minor = 20000,"
+             " base_tax_minor = 3000, base_gross_minor = 23000 WHERE id = ?", bill)
+    for code, base in rows.items():
+        book("UPDATE bill_tax SET base_taxable_minor = ?, base_tax_minor = ? WHERE bill_id = ? AND tax_code = ?", *base, bill, code)
+    gross = book.one("SELECT gross_minor FROM received_bill WHERE id = ?", bill)
+    vat = [(INPUT, tax, None, code) for code, (_, tax) in rows.items()] + [(OUTPUT, -7, None, "RC21")] * ("RC21" in rows)
+    with pytest.raises(sqlite3.IntegrityError) as error:
+        with book.transaction():
+            entry = book.entry("received_bill", bill, "register", "2026-03-06",
+                               [(PAYABLE, -gross, 11), (EXPENSE, gross - sum(v[1] for v in vat))] + vat)
+            book.db.execute(book.REGISTER.format(verb="UPDATE"), {"entry": entry, "bill": bill})
+    assert code_of(error.value) == "RATE_MISMATCH"
+
+
+@pytest.mark.parametrize("base, code", [((4500, 945), None), ((4501, 944), None), ((5445, 0), "RATE_MISMATCH")])
+def test_base_amounts_of_a_foreign_bill_follow_the_rate(book, base, code):
+    bill = book.bill_draft("R1", net=5000)
+    book("UPDATE bill_tax SET base_taxable_minor = ?, base_tax_minor = ? WHERE bill_id = ?", *base, bill)
+    book("UPDATE received_bill SET currency = 'USD', rate_num = 9, rate_den = 10, base_net_minor = ?, base_tax_minor = ?,"
+         " base_gross_minor = 5445 WHERE id = ?", *base, bill)
+
+    def register():
+        with book.transaction():
+            entry = book.one("INSERT INTO journal_entry (company_id, entry_date, source_kind, source_id, purpose)"
+                             " VALUES (1, '2026-03-06', 'received_bill', ?, 'register') RETURNING id", bill)
+            for n, line in enumerate([(PAYABLE, -6050, -5445, 11, None), (EXPENSE, 5000, base[0], None, None),
+                                      (INPUT, 1050, base[1], None, "V21")], 1):
+                book("INSERT INTO journal_line VALUES (?, ?, 1, ?, 'USD', ?, ?, ?, ?)", entry, n, *line)
+            book.db.execute(book.REGISTER.format(verb="UPDATE"), {"entry": entry, "bill": bill})
+
+    raises(code, register) if code else register()
+    book.healthy()
+
+
+def test_the_open_item_is_in_the_currency_of_the_document(book):
+    """A line of 5000 dollars and no euro would change no sum that is compared."""
+    invoice, bill = book.draft("1"), book.bill_draft("R1")
+    for entry, issue in ((lambda: book.sales_entry(invoice), lambda e: book.issue_statement(invoice, e)),
+                         (lambda: book.bill_entry(bill), lambda e: (book.REGISTER.format(verb="UPDATE"), {"entry": e, "bill": bill}))):
+        with pytest.raises(sqlite3.IntegrityError) as error:
+            with book.transaction():
+                e = entry()
+                book("INSERT INTO journal_line SELECT entry_id, 9, company_id, account_id, 'USD', 500000, 0, party_id, NULL"
+                     "  FROM journal_line WHERE entry_id = ? AND party_id IS NOT NULL", e)
+                book.db.execute(*issue(e))
+        assert code_of(error.value) == "ENTRY_MISMATCH"
+    book.healthy()
+
+
 def test_a_company_without_vat_periods(one_book):
     one_book("INSERT INTO company (id, name, country, base_currency) VALUES (3, 'Association', 'LT', 'EUR')")
     one_book("INSERT INTO fiscal_year VALUES (3, '2026', '2026-01-01', '2026-12-31', 'open')")
@@ -550,6 +686,9 @@ def test_without_foreign_keys_the_proof_still_finds_it():
         book.entry("manual", 1, "manual", "2026-03-01", [(BANK, 5), (EQUITY, -5)])
     assert book.one("SELECT count(*) FROM trial_balance") == 0
     assert [r[0] for r in book.all("SELECT rule FROM integrity_report")] == ["ENTRY_UNSEALED"]
+    with book.transaction():
+        book.entry("manual", 2, "manual", "2026-03-01", [(BANK, 5)])
+    assert book.all("SELECT * FROM foreign_imbalance") == []            # a report shows sealed entries only
 
 
 def test_reversals(book):
@@ -593,6 +732,34 @@ def test_allocations_stay_within_payment_and_document(book):
     raises("REVERSAL_MISMATCH", book.allocate, pay, 4999, invoice=invoice, reverses=first)
     book.allocate(pay, 5000, invoice=invoice)
     book.healthy()
+
+
+def test_the_day_of_an_allocation(book):
+    """What was open at the end of a locked period stays as it was reported."""
+    invoice, pay = book.invoice("1", 10000, date="2026-01-10"), book.payment("p", 12100, date="2026-03-15")
+    raises("ALLOCATION_MISMATCH", book.allocate, pay, 12100, invoice=invoice, date="2026-03-14")
+    raises("PERIOD_LOCKED", book.allocate, pay, 12100, invoice=invoice, date="2028-01-01")
+    first = book.allocate(pay, 12100, invoice=invoice, date="2026-03-15")
+    book("UPDATE company SET locked_through = '2026-03-31' WHERE id = 1")
+    book("UPDATE report_as_of SET as_of = '2026-03-31'")
+    raises("PERIOD_LOCKED", book.allocate, pay, 12100, invoice=invoice, date="2026-03-31", reverses=first)
+    book.allocate(pay, 12100, invoice=invoice, date="2026-04-01", reverses=first)
+    assert book.all("SELECT * FROM receivable_open") == []
+    raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=invoice, date="2026-03-31")
+    book.allocate(pay, 100, invoice=invoice, date="2026-04-01")
+    book("UPDATE fiscal_year SET status = 'closed' WHERE label = '2026'")
+    raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=book.invoice("2", 100, date="2027-01-01"), date="2026-12-31")
+    book.healthy()
+
+
+def test_unallocated_payments_are_those_of_the_report_day(book):
+    invoice, pay = book.invoice("1", 10000, date="2026-01-10"), book.payment("p", 12100, date="2026-03-15")
+    first = book.allocate(pay, 100, invoice=invoice, date="2026-03-20")
+    book.allocate(pay, 100, invoice=invoice, date="2026-04-02", reverses=first)
+    book.payment("r", 12100, direction="out", date="2026-04-05", reverses=pay)
+    for day, left in (("2026-03-14", []), ("2026-03-15", [12100]), ("2026-04-01", [12000]), ("2026-04-02", [12100]), ("2026-04-05", [])):
+        book("UPDATE report_as_of SET as_of = ?", day)
+        assert [r[0] for r in book.all("SELECT unallocated_minor FROM payment_unallocated")] == left, day
 
 
 def test_who_may_pay_what(book):
@@ -716,6 +883,22 @@ def test_depreciation_runs(book):
     book.healthy()
 
 
+def test_every_missing_period_can_be_posted(book):
+    """An asset put into service and disposed of within a month: the periods are those the guards accept."""
+    a, b, c = book.asset("A", in_service="2026-01-15"), book.asset("B"), book.asset("C", in_service="2026-02-10")
+    book("UPDATE asset SET disposed_on = '2026-03-10' WHERE id = ?", b)
+    book("UPDATE asset SET disposed_on = '2026-02-20' WHERE id = ?", c)
+    book("UPDATE report_as_of SET as_of = '2026-04-15'")
+    missing = book.all("SELECT asset_id, period_start, period_end FROM depreciation_missing_period ORDER BY 1, 2")
+    assert missing == [(a, "2026-01-15", "2026-01-31"), (a, "2026-02-01", "2026-02-28"), (a, "2026-03-01", "2026-03-31"),
+                       (b, "2026-01-01", "2026-01-31"), (b, "2026-02-01", "2026-02-28"), (b, "2026-03-01", "2026-03-10"),
+                       (c, "2026-02-10", "2026-02-20")]
+    for asset, start, end in missing:
+        book.depreciate({asset: 100}, start, end)
+    assert book.all("SELECT * FROM depreciation_missing_period") == []
+    book.healthy()
+
+
 def test_a_reversal_in_draft_frees_nothing(book):
     a = book.asset("A")
     run = book.depreciate({a: 100}, "2026-01-01", "2026-01-31")
@@ -740,6 +923,14 @@ def test_settlements(book):
     batch = book.post_batch(book.batch("po_6", [("t6", "charge", 100, 3), ("t7", "refund", -20, 0), ("t8", "fee", 0, 1)]))
     assert [r[0] for r in book.all("SELECT txn_id FROM settlement_unmatched WHERE batch_id = ? ORDER BY 1", batch)] == ["t6", "t7"]
     pay = book.payment("ch_1", 100, provider="stripe", account="acct_1", money=CLEARING)
+    back = book.payment("re_1", 20, direction="out", provider="stripe", account="acct_1", money=CLEARING, counter=RECEIVABLE)
+    for verb in ("UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"):
+        book.refused("SETTLEMENT_MISMATCH", verb + " settlement_line SET payment_id = ? WHERE txn_id = 't7'", pay)
+        book.refused("SETTLEMENT_MISMATCH", verb + " settlement_line SET payment_id = ? WHERE txn_id = 't6'", back)
+    imported = book.batch("po_7", [])
+    for verb in ("INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE"):
+        book.refused("SETTLEMENT_MISMATCH", verb + " INTO settlement_line (batch_id, company_id, provider, account, txn_id, category, gross_minor,"
+                     " net_minor, payment_id) VALUES (?, 1, 'stripe', 'acct_1', 't9', 'refund', -20, -20, ?)", imported, pay)
     book("UPDATE settlement_line SET payment_id = ? WHERE txn_id = 't6'", pay)
     for verb in ("UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"):
         book.refused("PAYMENT_ALREADY_SETTLED", verb + " settlement_line SET payment_id = ? WHERE txn_id = 't7'", pay)
