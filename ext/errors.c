@@ -56,8 +56,8 @@ static const struct {
                           "look in idem_records"},
     [IDEM_E_EXPIRED] = {SQLITE_CONSTRAINT,
                         "claim lost: the record is finished and its answer has expired"},
-    [IDEM_E_LOST] = {SQLITE_CONSTRAINT, "claim lost: the token does not hold the record, another "
-                                        "attempt or a decision superseded it or it never did: "
+    [IDEM_E_LOST] = {SQLITE_CONSTRAINT, "claim lost: the token does not hold the record; another "
+                                        "attempt or a decision superseded it, or it never did: "
                                         "roll back"},
     [IDEM_E_RELEASED] = {SQLITE_CONSTRAINT,
                          "claim lost: the record was released, claim again with a new token"},

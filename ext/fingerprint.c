@@ -69,7 +69,7 @@ static const struct {
 } aFault[IDEM_FAULT_COUNT] = {
     {"", ""},
     {"eof", "the text ends too early"},
-    {"syntax", "not JSON; idem_fingerprint_raw() takes any bytes"},
+    {"syntax", "not JSON"},
     {"utf8", "not valid UTF-8"},
     {"surrogate", "half a surrogate pair"},
     {"escape", "not an escape JSON knows"},
@@ -106,11 +106,13 @@ static void failFault(const Call *p, IdemFault fault) {
                                               : SQLITE_ERROR;
   assert(fault.eKind > IDEM_FAULT_NONE && fault.eKind < IDEM_FAULT_COUNT);
   int bEmpty = fault.eKind == IDEM_FAULT_EOF && fault.iByte == 0;
+  int bOther =
+      (bEmpty || fault.eKind == IDEM_FAULT_SYNTAX) && strcmp(p->zFunction, "idem_fingerprint") == 0;
   failText(p->pCtx, rc,
-           sqlite3_mprintf("%s: %s at byte %llu: %s", p->zFunction, aFault[fault.eKind].zKind,
+           sqlite3_mprintf("%s: %s at byte %llu: %s%s", p->zFunction, aFault[fault.eKind].zKind,
                            (sqlite3_uint64)fault.iByte,
-                           bEmpty ? "the payload is empty; idem_fingerprint_raw() takes that"
-                                  : aFault[fault.eKind].zWhy));
+                           bEmpty ? "the payload is empty" : aFault[fault.eKind].zWhy,
+                           bOther ? "; idem_fingerprint_raw() takes any bytes" : ""));
 }
 
 /* Reports a fault that has no place: byte 0. */

@@ -49,8 +49,11 @@ static void decideAndWrite(IdemCall *pCall, Finish *p, const IdemLoaded *pLoaded
   idemVerdict(pLoaded->bFound ? &pLoaded->record : 0, &fitted, &pLoaded->policy, w.now,
               &p->verdict);
   if (p->verdict.eError) return;
-  if (p->verdict.eWrite != IDEM_WR_NONE) idemFailDb(pCall, p->rcWrite);
-  if (pCall->rc != SQLITE_OK) return;
+  if (p->verdict.eWrite != IDEM_WR_NONE && p->rcWrite != SQLITE_OK) {
+    idemConnDemandWrite(pCall); /* it may be the reason, and says what to do */
+    idemFailDb(pCall, p->rcWrite);
+    return;
+  }
   p->bDone = p->verdict.eWrite == IDEM_WR_NONE || idemStoreWrite(pCall, &w);
 }
 

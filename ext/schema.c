@@ -20,6 +20,13 @@
 ** that bore one would be found first. */
 #define VIRTUAL_TABLES "'idem_call','idem_records','idem_claim'"
 
+/* Its indexes and triggers: a twin that the file lists first would keep SQLite from loading it. */
+#define STORE_PARTS                                                                                \
+  "'idem_store_due','idem_inbox_expires','idem_audit_no_update','idem_audit_no_delete',"           \
+  "'idem_audit_next_id','idem_audit_chain','idem_store_audit','idem_claim_audited_insert',"        \
+  "'idem_purge_batch_run','idem_policy_inserted','idem_policy_updated','idem_policy_deleted',"     \
+  "'idem_policy_keep_default','idem_policy_keep_name'"
+
 #define HAS_WORD(word) "lower(sql||' ') GLOB '*[^a-z0-9_]" word "[^a-z0-9_]*'"
 
 /* clang-format off */
@@ -31,12 +38,14 @@
 ** rows: that fires its triggers, which may do anything. */
 static const char zObjects[] =
     "SELECT name, sql FROM main.sqlite_schema"
-    " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS "," VIRTUAL_TABLES ")"
+    " WHERE name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS "," VIRTUAL_TABLES
+    "," STORE_PARTS ")"
     " OR tbl_name COLLATE NOCASE IN (" STORE_TABLES "," STORE_VIEWS ")"
     " OR (substr(sql,1,12) NOT IN ('CREATE TABLE','CREATE VIEW ','CREATE VIRTU')"
     " AND instr(lower(sql),'idem_')"
     " AND (" HAS_WORD("idem_meta") " OR " HAS_WORD("idem_policy") " OR " HAS_WORD("idem_store")
-    " OR " HAS_WORD("idem_inbox") " OR " HAS_WORD("idem_audit") " OR " HAS_WORD("idem_purge_batch")
+    " OR " HAS_WORD("idem_inbox") " OR " HAS_WORD("idem_audit") " OR " HAS_WORD("idem_audit_entry")
+    " OR " HAS_WORD("idem_purge_batch")
     " OR " HAS_WORD("idem_claim_audited") " OR " HAS_WORD("idem_records") "))"
     " OR (substr(sql,1,12)='CREATE TABLE'"
     " AND (" HAS_WORD("idem_store") " OR " HAS_WORD("idem_inbox") ")"

@@ -2,6 +2,7 @@
 ** text.c: arguments as they come from SQL. Nothing is trimmed, folded or cut: what is not allowed
 ** is refused, with what was wrong and what the limit is.
 */
+#include "digest.h"
 #include "text.h"
 
 /* Reads one character at a[i]: its code point, with *pn its bytes; -1 if it is not UTF-8. */
@@ -197,7 +198,8 @@ void idemArgOperation(IdemCall *pCall, sqlite3_value *pArg, IdemValue *pOut) {
   idemArgText(pCall, pArg, "operation", 0, IDEM_OPERATION_CHARS, pOut);
   if (pCall->rc == SQLITE_OK && pOut->n == 1 && *(const char *)pOut->p == '*') {
     idemFail(pCall, IDEM_E_OPERATION);
-  } else if (pCall->rc == SQLITE_OK && idemFormLength(pOut) > 0) {
-    idemFail(pCall, IDEM_E_SWAPPED);
+  } else if (pCall->rc == SQLITE_OK) {
+    int nForm = idemFormLength(pOut);
+    if (nForm && pOut->n == nForm + 2 * IDEM_DIGEST_SIZE) idemFail(pCall, IDEM_E_SWAPPED);
   }
 }

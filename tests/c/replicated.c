@@ -70,12 +70,12 @@ static const char zFixture[] =
     "INSERT INTO idem_policy(operation, wait_ms) VALUES('patient', 300);"
     "SELECT idem_clock(1000000);"
     "SELECT idem_claim('t','waits','fp','patient');"
-    "SELECT idem_claim('t','live','fp','','token-live-00000000');"
     "SELECT idem_claim('t','dark','fp','','token-dark-00000000');"
     "SELECT idem_suspend('t','dark','token-dark-00000000');"
     "SELECT idem_claim('t','done','fp','audited','token-done-00000000');"
     "SELECT idem_complete('t','done','token-done-00000000','x');"
     "SELECT idem_seen('s','old');"
+    "SELECT idem_claim('t','live','fp','','token-live-00000000');" /* the connection remembers it */
     "COMMIT";
 
 static sqlite3 *openOn(const char *zPath, const char *zVfs, const char *zExt) {

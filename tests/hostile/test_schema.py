@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from conftest import DEEP, SO, claim, connect, one
+from conftest import DEEP, ROOT, SO, claim, connect, one
 
 TOKEN = "token-0123456789"
 CALLS = [
@@ -66,6 +66,9 @@ TAMPERED["no-audit-trigger"] = "DROP TRIGGER idem_store_audit"
 TAMPERED["no-due-index"] = "DROP INDEX idem_store_due"
 TAMPERED["audit-not-append-only"] = "DROP TRIGGER idem_audit_no_delete"
 TAMPERED["no-policy-trigger"] = "DROP TRIGGER idem_policy_updated"
+TAMPERED["own-trigger-writes-the-audit"] = (
+    "CREATE TRIGGER evil AFTER INSERT ON loot BEGIN INSERT INTO idem_audit_entry"
+    " VALUES (1, 'resolve-completed', 't', 'done', '', 1, 'anna said so'); END")
 TAMPERED["own-trigger-reads-store"] = \
     "CREATE TRIGGER evil AFTER INSERT ON loot BEGIN SELECT spy() FROM idem_store; END"
 # A deletion in the store changes the rows that refer to it, and that fires their triggers.
@@ -169,7 +172,6 @@ def content(path):
 MESSAGE = re.compile(r"idem_\w+: (the database object .* is not as idem created it, or acts on its tables, and is not"
                      r" trusted: drop it or restore the store"
                      r"|the store is incomplete, [A-Z]+ idem_\w+ is missing: restore the database from a backup"
-                     r"|(index|trigger) idem_\w+ already exists"
                      r"|this database has no idem store: run SELECT idem_init)")
 
 def attack(path, spy, calls=CALLS, own_tables=()):
@@ -316,9 +318,43 @@ FORGED = {
     "spaces": ("view", "evil", "x", "create\ttrigger evil after insert on idem_store begin select spy(); end"),
     "comment": ("trigger", "evil", "x", "CREATE/**/TRIGGER evil AFTER INSERT ON/**/idem_store BEGIN SELECT spy(); END"),
     "index": ("table", "evil", "x", "CREATE INDEX evil ON idem_store(pure_spy(state))"),
+    **{f"instead-of-{view}": ("trigger", "evil", "loot",
+                              f"CREATE TRIGGER evil INSTEAD OF INSERT ON {view} BEGIN SELECT spy(); DELETE FROM loot; END")
+       for view in ("idem_audit_entry", "idem_claim_audited", "idem_purge_batch")},
     "name-of-ours": ("trigger", "idem_store_audit", "loot",
                      "CREATE TRIGGER evil AFTER INSERT ON idem_store BEGIN SELECT spy(); END"),
 }
+
+
+PARTS = re.findall(r"^CREATE (INDEX|TRIGGER) (\w+)", (ROOT / "sql" / "store.sql").read_text(), re.M)
+
+
+@pytest.mark.parametrize("kind, name", PARTS, ids=[name for _, name in PARTS])
+def test_a_twin_of_a_part_of_the_store(path, kind, name):
+    """Listed first, it would keep SQLite from loading the genuine one, whose text stands there too."""
+    db = connect(path, init=False)
+    db.executescript("CREATE TABLE loot(a); CREATE TABLE room(a)")
+    assert one(db, "SELECT idem_init()") == 1
+    db.execute("DROP TABLE room")                 # its row, the second, is free
+    db.close()
+    raw = sqlite3.connect(str(path))
+    raw.execute("PRAGMA writable_schema = ON")
+    if kind == "INDEX":
+        root = raw.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)).fetchone()[0]
+        twin = ("index", name, "loot", root, f"CREATE INDEX {name} ON loot(a)")
+    else:
+        twin = ("trigger", name, "loot", 0, f"CREATE TRIGGER {name} AFTER INSERT ON loot BEGIN SELECT 1; END")
+    raw.execute("INSERT INTO sqlite_schema(rowid, type, name, tbl_name, rootpage, sql) VALUES (2, ?, ?, ?, ?, ?)", twin)
+    raw.execute("PRAGMA schema_version = 4242")
+    raw.commit()
+    raw.close()
+    db = connect(path, init=False)
+    db.execute("PRAGMA writable_schema = ON")
+    for sql in ("SELECT idem_claim('t', 'new', 'fp')", "SELECT * FROM idem_records", "SELECT idem_init()"):
+        with pytest.raises(sqlite3.DatabaseError) as e:
+            db.execute(sql).fetchall()
+        assert f"the database object {name} is not as idem created it" in str(e.value), str(e.value)
+    db.close()
 
 
 @pytest.mark.parametrize("writable", [0, 1], ids=["plain", "writable_schema"])

@@ -15,7 +15,7 @@ Record = namedtuple(
               "completed_at code headers response omitted point checkpoint reason logged")
 
 # answer: a dict for a claim, else the value returned. error: one of ERRORS, or None.
-# needs: the call must write, even if only an audit row.
+# needs: the call must write, even if only an audit row; "note": it does without if it cannot.
 Effect = namedtuple("Effect", "state answer error needs")
 
 # The errors: the class of their SQLite code, and words of the message by which they are told apart.
@@ -202,7 +202,7 @@ class State:
                 return self.refused(now, name, operation, policy, "exhausted", record)
             answer = self.refused(now, name, operation, policy, "exhausted", record).answer
             after = self.write(name, record, policy, "exceptions", now, "exhausted")
-            return Effect(after, answer, None, True)
+            return Effect(after, answer, None, True if policy["audit"] == "all" else "note")
         if token is not None and (token == record.token or token in record.spent):
             return self.fail("token used")
         spent = record.spent if record.token is None else (record.token, *record.spent)
