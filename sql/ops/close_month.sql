@@ -18,10 +18,12 @@
 --   webhook_stuck ... draft or recorded   what the books of the month may still lack. A draft of
 --                                         the month cannot become final after it: issue, post, date
 --                                         it later, or delete it
+--   depreciation_missing_period           from in_service_on on, the first day to depreciate, see
+--                                         sql/ledger/70_depreciation.sql
 --   unbalanced_or_unsealed_entry,
 --   integrity_violation                   the proof of the book; integrity_report sums it up
 --   vat_register_check                    VAT periods whose register and ledger differ
---   entry since the proof                 dated in the month or before, so not proved: run this again
+--   entry since the proof                 of the month or before, not proved yet: run this again
 --   earlier VAT period open               months are closed in their order
 --   next VAT period missing               the day after must be in an open one, or nothing can be
 --                                         issued: INSERT INTO vat_period first. A company without
@@ -34,8 +36,8 @@
 
 DROP TABLE IF EXISTS temp.close_month;
 
--- One statement, so that all of it sees the same moment. What comes after it meets the guards of the
--- tables, but a manual entry may still touch a VAT account: the last row begins with minus the
+-- One statement, so that all of it sees the same moment. What comes after it meets the guards of
+-- the tables, but a manual entry may still touch a VAT account: the last row begins with minus the
 -- entries of this moment, and the transaction adds those it finds.
 CREATE TEMP TABLE close_month AS
 SELECT 'unbalanced_or_unsealed_entry' AS must_be_0, count(*) AS found
