@@ -51,10 +51,13 @@ SELECT :document, code, :company, sum(net), sum(tax), sum(net), sum(tax)
  GROUP BY code;
 
 -- step: entry
--- No row: a bill of zero has nothing to post. entry is NULL, postings adds nothing; go on.
+-- No row: a bill of zero has nothing to post. entry is NULL, postings adds nothing; go on. Reverse charge
+-- may be due even where nothing is owed to the supplier.
 INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
 SELECT company_id, registration_date, 'purchases', 'received_bill', id, 'register'
-  FROM received_bill WHERE id = :document AND gross_minor <> 0
+  FROM received_bill
+ WHERE id = :document
+   AND (gross_minor <> 0 OR EXISTS (SELECT 1 FROM bill_vat_due WHERE bill_id = :document AND amount <> 0))
 RETURNING id;
 
 -- step: postings

@@ -369,6 +369,13 @@ def test_documents_of_zero(shop):
     assert shop.all("SELECT account_id, amount_minor FROM journal_line ORDER BY amount_minor") == [(CLEARING, -100), (CLEARING, 100)]
 
 
+def test_reverse_charge_on_a_bill_of_zero_is_posted(shop):
+    lines = [{"description": "Service from abroad", "net_minor": 0, "tax_minor": 5, "tax_code": "RC21"}]
+    status, answer, _ = bill(shop, "bill-0001", "RC-1", lines=json.dumps(lines))
+    assert (status, answer[3]) == (201, 0)
+    assert shop.all("SELECT account_id, amount_minor FROM journal_line ORDER BY amount_minor") == [(OUTPUT, -5), (INPUT, 5)]
+
+
 def webhook(shop, event_id, body=b'{"charge":"ch_1"}', retry=False, **more):
     """The recipe for a charge; answers (status, what happened)."""
     own = steps("webhook")
