@@ -82,7 +82,7 @@ class Shop(Book):
     def refuse(self, own, given, code):
         given["code"] = code
         rows = self.run(own["why"], given)
-        if not rows:                                    # SQLite's own: CHECK, NOT NULL, FOREIGN KEY
+        if not rows:                                    # any other SQLITE_CONSTRAINT
             self("ROLLBACK")
             return 422, code, False
         status, store, response = rows[0]
@@ -537,6 +537,9 @@ def test_an_amount_that_is_no_integer_is_refused(shop, amount, code):
                             period_end="2026-01-31", lines=json.dumps([{"asset": asset, "amount_minor": amount}]),
                             expense=DEPRECIATION, accumulated=ACCUMULATED)]
     assert [status for status, _, _ in answers] == [422] * len(answers)
+    assert {code for _, code, _ in answers[:5]} == {"NOT NULL constraint failed"}         # names the line's column, not a sum
+    half = invoice(shop, "key-000004", order_ref="2", lines=json.dumps([dict(LINES[0], quantity_milli=0.5)]))
+    assert half[:2] == (422, "cannot store REAL value in INTEGER column sales_line.quantity_milli")
     assert shop.one("SELECT count(*) FROM idem_records") == 1                             # malformed: nothing is stored
 
 
