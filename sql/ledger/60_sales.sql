@@ -17,7 +17,9 @@
 --     not in total and not per tax code, at the invoice's rate, nor in the base currency. No note on a
 --     note, a draft or an annulled invoice.
 --   * The VAT register reports base amounts. In the base currency they are the document's own, else
---     each is the document's times the rate, off by no more than its own rounding.
+--     each is the document's times the rate, off by no more than its own rounding. Foreign credit notes
+--     that were rounded up can leave document amounts without base: the whole rest of a tax code is then
+--     credited in one note, with base 0.
 --   * An issued document has no "void". Where the law knows annulment it is a row beside the invoice:
 --     the number stays used, the VAT register reports AN. Not after a payment or a credit note, not
 --     in a filed VAT period.

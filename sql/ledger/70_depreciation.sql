@@ -7,6 +7,9 @@
 --     it; it frees the periods for a corrected run. At most one reversal per run and line.
 --   * kind: 'scheduled'; 'catch_up' and 'impairment' stand beside the schedule and only collide with
 --     their own kind, declared by whoever books them.
+--   * in_service_on is the first day to depreciate. Where depreciation begins the month after the asset
+--     is taken into use, as is the practice in Lithuania, it is the first of that month: otherwise
+--     depreciation_missing_period lists the part month before, and close_month is blocked by it.
 --   * Never before the in-service date, after the disposal, or beyond the depreciable base (cost less
 --     residual value) per book.
 --   * A run is a draft while its lines are entered; lines claim their period at once. Posting is one

@@ -3,7 +3,8 @@
 -- Every RAISE of this schema starts with one of these codes and a colon. store_answer says whether the
 -- answer belongs under the idempotency key: yes for outcomes of the business (the client takes a new
 -- key once the obstacle is gone), no for faults and for what request or settings lack, after which
--- everything is rolled back and the same key may run again. SQLITE_BUSY, FULL and IOERR are no codes of this schema: nothing happened, answer 503.
+-- everything is rolled back and the same key may run again. SQLITE_BUSY, FULL and IOERR are
+-- no codes of this schema: nothing happened, answer 503.
 
 -- Views ------------------------------------------------------------------------------------------
 

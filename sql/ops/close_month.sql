@@ -2,6 +2,10 @@
 -- that ends with the month and locks all days through its last one, in one transaction. Plain SQL
 -- on the ledger; idem need not be loaded. Run with -bail, or stop at the first error.
 --
+-- The proofs read the whole book, which takes seconds in a large one. They come before the
+-- transaction, so that in WAL mode others write meanwhile. The transaction counts only what is
+-- cheap, the entries that came since the proofs among it.
+--
 --   :company   its id: 1
 --   :until     the last day of the month: '2026-03-31'
 --
@@ -14,9 +18,12 @@
 --   webhook_stuck ... draft or recorded   what the books of the month may still lack. A draft of
 --                                         the month cannot become final after it: issue, post, date
 --                                         it later, or delete it
+--   depreciation_missing_period           from in_service_on on, the first day to depreciate, see
+--                                         sql/ledger/70_depreciation.sql
 --   unbalanced_or_unsealed_entry,
 --   integrity_violation                   the proof of the book; integrity_report sums it up
 --   vat_register_check                    VAT periods whose register and ledger differ
+--   entry since the proof                 of the month or before, not proved yet: run this again
 --   earlier VAT period open               months are closed in their order
 --   next VAT period missing               the day after must be in an open one, or nothing can be
 --                                         issued: INSERT INTO vat_period first. A company without
@@ -27,23 +34,44 @@
 -- Run again for a month that is closed it says so and changes nothing, whatever the counts are.
 -- The year itself is closed in fiscal_year, by hand.
 
-BEGIN IMMEDIATE;
-
 DROP TABLE IF EXISTS temp.close_month;
 
--- :company as a text would find nothing and pass for a clean book.
+-- One statement, so that all of it sees the same moment. What comes after it meets the guards of
+-- the tables, but a manual entry may still touch a VAT account: the last row begins with minus the
+-- entries of this moment, and the transaction adds those it finds.
 CREATE TEMP TABLE close_month AS
-SELECT ':company is not the id of a company, a number' AS must_be_0,
+SELECT 'unbalanced_or_unsealed_entry' AS must_be_0, count(*) AS found
+FROM unbalanced_or_unsealed_entry WHERE company_id = :company
+UNION ALL
+SELECT 'integrity_violation', count(*)
+FROM integrity_violation WHERE company_id = :company OR company_id IS NULL
+UNION ALL
+SELECT 'vat_register_check, difference', count(*)
+FROM vat_register_check AS c
+JOIN vat_period AS v ON v.company_id = c.company_id AND v.period = c.vat_period
+WHERE v.company_id = :company AND v.status = 'open' AND v.ends_on <= :until
+  AND c.difference_minor <> 0
+UNION ALL
+SELECT 'entry since the proof', -count(*)
+FROM journal_entry WHERE company_id = :company AND entry_date <= :until;
+
+BEGIN IMMEDIATE;
+
+UPDATE temp.close_month
+SET found = found + (SELECT count(*) FROM journal_entry
+                     WHERE company_id = :company AND entry_date <= :until)
+WHERE must_be_0 = 'entry since the proof';
+
+-- :company as a text would find nothing and pass for a clean book.
+INSERT INTO temp.close_month(must_be_0, found)
+SELECT ':company is not the id of a company, a number',
        NOT EXISTS (SELECT 1 FROM company
-                   WHERE id = :company AND typeof(:company) = 'integer') AS found
+                   WHERE id = :company AND typeof(:company) = 'integer')
 UNION ALL
 SELECT ':until is not the last day of a month, a text',
        NOT ifnull(:until = date(:until, 'start of month', '+1 month', '-1 day'), 0)
 UNION ALL
 SELECT 'webhook_stuck', count(*) FROM webhook_stuck WHERE company_id = :company
-UNION ALL
-SELECT 'unbalanced_or_unsealed_entry', count(*)
-FROM unbalanced_or_unsealed_entry WHERE company_id = :company
 UNION ALL
 SELECT 'depreciation_missing_period', count(*)
 FROM depreciation_missing_period WHERE company_id = :company AND period_end <= :until
@@ -66,15 +94,6 @@ UNION ALL
 SELECT 'settlement_batch, imported', count(*)
 FROM settlement_batch
 WHERE company_id = :company AND status = 'imported' AND payout_date <= :until
-UNION ALL
-SELECT 'integrity_violation', count(*)
-FROM integrity_violation WHERE company_id = :company OR company_id IS NULL
-UNION ALL
-SELECT 'vat_register_check, difference', count(*)
-FROM vat_register_check AS c
-JOIN vat_period AS v ON v.company_id = c.company_id AND v.period = c.vat_period
-WHERE v.company_id = :company AND v.status = 'open' AND v.ends_on <= :until
-  AND c.difference_minor <> 0
 UNION ALL
 SELECT 'earlier VAT period open', count(*)
 FROM vat_period WHERE company_id = :company AND status = 'open' AND ends_on < :until

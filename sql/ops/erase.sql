@@ -45,8 +45,12 @@ SELECT 'not erased' AS what, key, operation, state, reason
 FROM idem_records
 WHERE scope = :scope AND (:key IS NULL OR key = :key);
 
-SELECT 'not purged yet, run this again' AS what, count(*) AS records
-FROM idem_store AS s
-WHERE scope = :scope AND (:key IS NULL OR key = :key)
-  AND NOT EXISTS (SELECT 1 FROM idem_records AS r WHERE r.scope = s.scope AND r.key = s.key)
-HAVING count(*) > 0;
+-- A subquery, as HAVING without GROUP BY is SQLite 3.39.
+SELECT 'not purged yet, run this again' AS what, records
+FROM (
+  SELECT count(*) AS records
+  FROM idem_store AS s
+  WHERE scope = :scope AND (:key IS NULL OR key = :key)
+    AND NOT EXISTS (SELECT 1 FROM idem_records AS r WHERE r.scope = s.scope AND r.key = s.key)
+)
+WHERE records > 0;

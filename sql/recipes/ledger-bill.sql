@@ -29,8 +29,10 @@ SELECT p.company_id, p.id, p.name, p.vat_id, p.country, :doc_no, :doc_no IS NULL
        t.net, t.tax, t.net + t.tax, t.net, t.tax, t.net + t.tax, :sha256, :key
   FROM party p
   JOIN company o ON o.id = p.company_id AND o.base_currency = :currency
-  JOIN (SELECT coalesce(sum(json_extract(l.value, '$.net_minor')), 0) AS net,
-               coalesce(sum(iif(c.kind = 'reverse_charge', 0, json_extract(l.value, '$.tax_minor'))), 0) AS tax
+  JOIN (SELECT coalesce(sum(iif(json_type(l.value, '$.net_minor') = 'integer', json_extract(l.value, '$.net_minor'), NULL)), 0) AS net,
+               coalesce(sum(CASE WHEN c.kind = 'reverse_charge' THEN 0
+                                 WHEN json_type(l.value, '$.tax_minor') = 'integer'
+                                 THEN json_extract(l.value, '$.tax_minor') END), 0) AS tax
           FROM json_each(:lines) l
           LEFT JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')) t
  WHERE p.id = :supplier AND p.company_id = :company
@@ -51,10 +53,13 @@ SELECT :document, code, :company, sum(net), sum(tax), sum(net), sum(tax)
  GROUP BY code;
 
 -- step: entry
--- No row: a bill of zero has nothing to post. entry is NULL, postings adds nothing; go on.
+-- No row: a bill of zero has nothing to post. entry is NULL, postings adds nothing; go on. Reverse charge
+-- may be due even where nothing is owed to the supplier.
 INSERT INTO journal_entry (company_id, entry_date, journal, source_kind, source_id, purpose)
 SELECT company_id, registration_date, 'purchases', 'received_bill', id, 'register'
-  FROM received_bill WHERE id = :document AND gross_minor <> 0
+  FROM received_bill
+ WHERE id = :document
+   AND (gross_minor <> 0 OR EXISTS (SELECT 1 FROM bill_vat_due WHERE bill_id = :document AND amount <> 0))
 RETURNING id;
 
 -- step: postings

@@ -39,7 +39,7 @@ SAVEPOINT work;
 -- in another one needs a rate and base amounts, which this recipe does not have). Go on to why with the
 -- code DOCUMENT_MISSING: ROLLBACK, 422; nothing is stored.
 -- Tax is computed per document and tax code, rounded half up. What is wrong with the lines is told by
--- the steps lines (no such tax code) and issue (no lines at all).
+-- the steps lines (no such tax code, an amount that is none) and issue (no lines at all).
 INSERT INTO sales_document (company_id, kind, customer_id, customer_name, customer_vat_id, customer_address,
                             customer_country, order_channel, order_ref, order_part, currency, net_minor, tax_minor,
                             gross_minor, base_net_minor, base_tax_minor, base_gross_minor, issue_date, due_date, idem_key)
@@ -50,7 +50,8 @@ SELECT p.company_id, 'invoice', p.id, p.name, p.vat_id, p.address, p.country,
   JOIN company o ON o.id = p.company_id AND o.base_currency = :currency
   JOIN (SELECT coalesce(sum(net), 0) AS net,
                coalesce(sum(iif(kind = 'reverse_charge', 0, (net * rate_bp + 5000) / 10000)), 0) AS tax
-          FROM (SELECT c.kind, c.rate_bp, sum(json_extract(l.value, '$.net_minor')) AS net
+          FROM (SELECT c.kind, c.rate_bp,
+                       sum(iif(json_type(l.value, '$.net_minor') = 'integer', json_extract(l.value, '$.net_minor'), NULL)) AS net
                   FROM json_each(:lines) l
                   LEFT JOIN tax_code c ON c.company_id = :company AND c.code = json_extract(l.value, '$.tax_code')
                  GROUP BY c.code)) t
@@ -122,7 +123,7 @@ COMMIT;
 -- step: why
 -- After an error in draft ... issue. code is its text before the first colon. store_answer = 0: ROLLBACK
 -- everything, answer http_status; the key may run again. No row at all: ROLLBACK likewise, 503 for
--- SQLITE_BUSY, a full disk and the like, 422 for a CHECK, NOT NULL or FOREIGN KEY error.
+-- SQLITE_BUSY, a full disk and the like, 422 for any other SQLITE_CONSTRAINT.
 SELECT e.http_status, e.store_answer,
        json_object('error', e.code, 'meaning', e.meaning, 'invoice', s.full_number, 'invoice_id', s.invoice_id) AS response
   FROM ledger_error e

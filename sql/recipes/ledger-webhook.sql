@@ -17,8 +17,8 @@ BEGIN IMMEDIATE;
 
 -- step: receive
 -- A row: the event is new, go on. No row: seen before, COMMIT and answer 200 (or go on from resume).
--- After EVENT_ID_REUSED_WITH_OTHER_BODY go to conflict. After any other error ROLLBACK: 400 if a CHECK, NOT
--- NULL or FOREIGN KEY error says that the input is malformed, 503 for SQLITE_BUSY, a full disk and the like.
+-- After EVENT_ID_REUSED_WITH_OTHER_BODY go to conflict. After any other error ROLLBACK: 400 for any
+-- other SQLITE_CONSTRAINT, as the input is malformed, 503 for SQLITE_BUSY, a full disk and the like.
 INSERT INTO webhook_event (company_id, provider, account, event_id, event_type, body, body_sha256, signature_ok)
 VALUES (:company, :provider, :account, :event_id, :event_type, :body, :sha256, 1)
 RETURNING id AS event;

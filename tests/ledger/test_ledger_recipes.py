@@ -82,7 +82,7 @@ class Shop(Book):
     def refuse(self, own, given, code):
         given["code"] = code
         rows = self.run(own["why"], given)
-        if not rows:                                    # SQLite's own: CHECK, NOT NULL, FOREIGN KEY
+        if not rows:                                    # any other SQLITE_CONSTRAINT
             self("ROLLBACK")
             return 422, code, False
         status, store, response = rows[0]
@@ -369,6 +369,13 @@ def test_documents_of_zero(shop):
     assert shop.all("SELECT account_id, amount_minor FROM journal_line ORDER BY amount_minor") == [(CLEARING, -100), (CLEARING, 100)]
 
 
+def test_reverse_charge_on_a_bill_of_zero_is_posted(shop):
+    lines = [{"description": "Service from abroad", "net_minor": 0, "tax_minor": 5, "tax_code": "RC21"}]
+    status, answer, _ = bill(shop, "bill-0001", "RC-1", lines=json.dumps(lines))
+    assert (status, answer[3]) == (201, 0)
+    assert shop.all("SELECT account_id, amount_minor FROM journal_line ORDER BY amount_minor") == [(OUTPUT, -5), (INPUT, 5)]
+
+
 def webhook(shop, event_id, body=b'{"charge":"ch_1"}', retry=False, **more):
     """The recipe for a charge; answers (status, what happened)."""
     own = steps("webhook")
@@ -530,6 +537,9 @@ def test_an_amount_that_is_no_integer_is_refused(shop, amount, code):
                             period_end="2026-01-31", lines=json.dumps([{"asset": asset, "amount_minor": amount}]),
                             expense=DEPRECIATION, accumulated=ACCUMULATED)]
     assert [status for status, _, _ in answers] == [422] * len(answers)
+    assert {code for _, code, _ in answers[:5]} == {"NOT NULL constraint failed"}         # names the line's column, not a sum
+    half = invoice(shop, "key-000004", order_ref="2", lines=json.dumps([dict(LINES[0], quantity_milli=0.5)]))
+    assert half[:2] == (422, "cannot store REAL value in INTEGER column sales_line.quantity_milli")
     assert shop.one("SELECT count(*) FROM idem_records") == 1                             # malformed: nothing is stored
 
 

@@ -150,6 +150,30 @@ def test_what_is_missing_is_counted_and_refused(book, label, spoil):
     assert set(found) <= {"integrity_violation"}, "nothing else is missing"
 
 
+@pytest.mark.parametrize("date, since", [("2026-03-05", 1), ("2026-04-01", 0)])
+def test_others_write_during_the_proof(book, tmp_path, date, since):
+    """The proof takes seconds in a large book: it holds up nobody, and misses nothing of the month."""
+    book("PRAGMA journal_mode = WAL")
+    other, met = Book(str(tmp_path / "book.db"), create=False), []
+    other("PRAGMA busy_timeout = 0")
+
+    def meanwhile():
+        if not met:
+            met.append(book.db.in_transaction)
+            other.manual(2, date, [(EXPENSE, 100), (OUTPUT, -100, None, "V21")])
+        return 0
+
+    book.db.set_progress_handler(meanwhile, 1000)
+    counts, last = close(book)
+    book.db.set_progress_handler(None, 0)
+    other.db.close()
+    assert met == [False]
+    assert (counts, last) == (
+        ({"entry since the proof": 1}, REFUSED) if since else ({}, CLOSED))
+    if since:
+        assert not_closed(book) == {"vat_register_check, difference": 1}
+
+
 @pytest.mark.parametrize("values", [
     {"company": None}, {"company": 9}, {"company": "1"}, {"until": None}, {"until": 20260331},
     {"until": 2026}, {"until": "2026-03-15"}, {"until": "2026-02-30"}, {"until": "March"},
