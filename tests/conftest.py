@@ -5,11 +5,13 @@ Tests run under Debian's python3, whose sqlite3 module can load extensions. From
     IDEM_SO               another build of the extension (a sanitized one, for example)
     IDEM_DEEP=1           the long form of a test (see deep.py)
     IDEM_DEEP_SECONDS     limits a long form that could go on for ever
+    IDEM_DEEP_SEED        where long forms that draw begin: other ground each time without it
     IDEM_PRAGMAS          for fresh databases: "page_size=512;encoding='UTF-16le'"
     IDEM_SQLITE_VERSION   the SQLite that the tests must be running on (see tests/versions)
 """
 import os
 import pathlib
+import random
 import sqlite3
 import uuid
 
@@ -19,10 +21,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SO = os.environ.get("IDEM_SO", str(ROOT / "idem.so"))
 DATA = ROOT.parent / "shared" / "data"
 DEEP = os.environ.get("IDEM_DEEP") == "1"
+SEED = os.environ.get("IDEM_DEEP_SEED")
 PRAGMAS = [p for p in os.environ.get("IDEM_PRAGMAS", "").split(";") if p]
 
 wanted = os.environ.get("IDEM_SQLITE_VERSION", sqlite3.sqlite_version)
 assert sqlite3.sqlite_version == wanted, f"on SQLite {sqlite3.sqlite_version}, not on {wanted}"
+
+
+def deep_seed():
+    """Where a long form that draws begins. What fails names its seed, so it can be repeated."""
+    return int(SEED) if SEED else random.SystemRandom().randrange(10**6, 10**12)
 
 
 def shape(db):

@@ -1,10 +1,9 @@
 """Damaged stores at random, see corrupt_child.py; IDEM_DEEP=1 goes on for IDEM_DEEP_SECONDS."""
 import os
-import random
 import subprocess
 import sys
 
-from conftest import DEEP, ROOT, SO
+from conftest import DEEP, ROOT, SO, deep_seed
 
 
 def child(tmp_path, seed, count, seconds):
@@ -24,7 +23,7 @@ def test_some(tmp_path):
 def test_many(tmp_path):
     if DEEP:
         seconds = float(os.environ.get("IDEM_DEEP_SECONDS", "300")) / 2
-        seed = random.SystemRandom().randrange(10**6, 10**12)
+        seed = deep_seed()
         print(f"{child(tmp_path, seed, 10**9, seconds)} stores from seed {seed}")
     else:
         assert child(tmp_path, 2, 20, 600) == 20

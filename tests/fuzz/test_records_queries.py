@@ -6,12 +6,13 @@ not kept. A failure prints the seed and the query. IDEM_DEEP=1 goes on for IDEM_
 """
 import os
 import random
+import re
 import sqlite3
 import time
 
 import pytest
 
-from conftest import DEEP, claim, connect, one, policy
+from conftest import DEEP, claim, connect, deep_seed, one, policy
 
 NOW = 1_700_000_000_000
 COLUMNS = """scope TEXT, key TEXT, operation TEXT, fingerprint, state TEXT, outcome TEXT,
@@ -165,15 +166,24 @@ class Queries:
                 terms.append(self.term())
         return rng.choice([" AND ", " AND ", " OR "]).join(terms)
 
+    def condition(self):
+        where = self.where()
+        if " OR " in where:
+            # SQLite makes an IN of x = ? OR x = ? COLLATE NOCASE where x has an index, and forgets
+            # the collation: an indexed table has other rows then than one without. Not if it is
+            # written like this.
+            where = re.sub(r"(\w+) = \? COLLATE NOCASE", r"NOT (\1 <> ? COLLATE NOCASE)", where)
+        return where
+
     def draw(self):
         rng = self.rng
         self.values = []
         columns = rng.sample(SHOWN, rng.randrange(1, 6))
         if rng.random() < 0.15:
             columns = ["count(*)", "min(age_ms)", "max(key)"]
-            where = f" WHERE {self.where()}"
+            where = f" WHERE {self.condition()}"
             return f"SELECT {', '.join(columns)} FROM {{}}{where}", self.values
-        where = f" WHERE {self.where()}" if rng.random() < 0.93 else ""
+        where = f" WHERE {self.condition()}" if rng.random() < 0.93 else ""
         if where and rng.random() < 0.1:
             where = f" WHERE ({where[7:]}) AND token = {self.value('token')}"
         chosen = rng.sample(SHOWN, rng.choice([0, 1, 2]))
@@ -226,7 +236,7 @@ def test_queries(path, seed):
 @pytest.mark.skipif(not DEEP, reason="IDEM_DEEP=1 runs it")
 def test_many_queries(tmp_path):
     until = time.monotonic() + float(os.environ.get("IDEM_DEEP_SECONDS", "300"))
-    seed = first = random.SystemRandom().randrange(10**6, 10**12)
+    seed = first = deep_seed()
     while time.monotonic() < until:
         explore(tmp_path / f"{seed}.db", seed, 3000, until)
         (tmp_path / f"{seed}.db").unlink()
