@@ -133,6 +133,28 @@ class Queries:
         self.values.append(v)
         return "?"
 
+    def joined(self):
+        """Two tables, or a question within a question: values come from a row of the other."""
+        rng = self.rng
+        self.values = []
+        left, right = rng.choice([("{}", "{}"), ("{}", "temp.few"), ("temp.few", "{}")])
+        names = ["scope", "key", "state", "lease_until", "expires_at", "created_at", "outcome"]
+        a = f"a.{'value' if left == 'temp.few' else rng.choice([*names, 'rowid'])}"
+        b = f"b.{'value' if right == 'temp.few' else rng.choice([*names, 'rowid'])}"
+        on = f"{a} {rng.choice(['=', '=', '=', 'IS', '<', '>='])} {b}"
+        if "few" not in left + right and rng.random() < 0.7:
+            on += f" AND a.{rng.choice(names)} = b.{rng.choice(names)}"
+        if rng.random() < 0.5:
+            table, side = rng.choice([(left, "a"), (right, "b")])
+            name = "value" if table == "temp.few" else rng.choice(names)
+            known = name if name in self.pool else "key"
+            on += f" AND {side}.{name} {rng.choice(['=', '<', '>', 'IS NOT'])} {self.value(known)}"
+        if rng.random() < 0.3:
+            return (f"SELECT a.rowid FROM {left} AS a WHERE {rng.choice(['', 'NOT '])}EXISTS"
+                    f" (SELECT 1 FROM {right} AS b WHERE {on}) ORDER BY a.rowid", self.values)
+        return (f"SELECT a.rowid, b.rowid, {a}, {b} FROM {left} AS a {rng.choice(['', 'LEFT '])}JOIN"
+                f" {right} AS b ON {on} ORDER BY a.rowid, b.rowid LIMIT 3000", self.values)
+
     def term(self):
         # The columns that have plans of their own come up more often.
         rng = self.rng
@@ -177,6 +199,8 @@ class Queries:
 
     def draw(self):
         rng = self.rng
+        if rng.random() < 0.1:
+            return self.joined()
         self.values = []
         columns = rng.sample(SHOWN, rng.randrange(1, 6))
         if rng.random() < 0.15:
@@ -196,14 +220,16 @@ class Queries:
 
 
 def compare(db, sql, values, seed):
-    wanted = db.execute(sql.format("temp.copy"), values).fetchall()
+    """sql asks of {}, once of the plain table and once of idem's."""
+    asked = sql.replace("{}", "idem_records")
+    wanted = db.execute(sql.replace("{}", "temp.copy"), values).fetchall()
     try:
-        got = db.execute(sql.format("idem_records"), values).fetchall()
+        got = db.execute(asked, values).fetchall()
     except sqlite3.Error as e:
-        pytest.fail(f"seed {seed}: {sql.format('idem_records')} {values}: {e}", pytrace=False)
+        pytest.fail(f"seed {seed}: {asked} {values}: {e}", pytrace=False)
     if got != wanted:
-        pytest.fail(f"seed {seed}: {sql.format('idem_records')} {values}\ngot    {got[:5]}\n"
-                    f"wanted {wanted[:5]}", pytrace=False)
+        pytest.fail(f"seed {seed}: {asked} {values}\ngot    {got[:5]}\nwanted {wanted[:5]}",
+                    pytrace=False)
     return bool(wanted)
 
 
