@@ -36,7 +36,8 @@ static const struct {
     [IDEM_E_ARGUMENTS] = {SQLITE_ERROR, "wrong number of arguments, the form is %s"},
     [IDEM_E_HEADER] = {SQLITE_ERROR,
                        "not an Idempotency-Key value: wanted is a quoted string (RFC 8941) or a "
-                       "bare key of 1 to 255 visible ASCII characters"},
+                       "bare key of 1 to 255 visible ASCII characters without quotes, "
+                       "backslash, comma and semicolon"},
     [IDEM_E_SCHEMA_NAME] = {SQLITE_ERROR, "there is no such file, the names are %s"},
     [IDEM_E_CONTENT_KEY] = {SQLITE_ERROR,
                             "key equals the fingerprint: a hash of the content as key makes two "

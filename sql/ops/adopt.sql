@@ -13,7 +13,8 @@
 --                    (on one line)
 --   :operation       as the application claims it, '' if it names none
 --   :response, :code, :headers   the answer that the client got, or would have got; how to quote
---                    it in the shell, and what .param does not tell: ops/resolve_completed
+--                    it in the shell, and what .param does not tell: ops/resolve_completed.
+--                    .param clear first
 --   :no_response     1 if the answer has no body; else a :response that is NULL is refused
 --   :token           16 to 128 printable characters of your own, 'adopted-2026-11-30-1' say
 --

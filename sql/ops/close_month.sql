@@ -66,7 +66,7 @@ WHERE must_be_0 = 'entry since the proof';
 INSERT INTO temp.close_month(must_be_0, found)
 SELECT ':company is not the id of a company, a number',
        NOT EXISTS (SELECT 1 FROM company
-                   WHERE id = :company AND typeof(:company) = 'integer')
+                   WHERE id = :company AND typeof(:company) IN ('integer', 'real'))
 UNION ALL
 SELECT ':until is not the last day of a month, a text',
        NOT ifnull(:until = date(:until, 'start of month', '+1 month', '-1 day'), 0)
@@ -126,12 +126,13 @@ COMMIT;
 SELECT CASE
          WHEN EXISTS (
            SELECT 1 FROM company
-           WHERE id = :company AND typeof(:company) = 'integer' AND locked_through >= :until
+           WHERE id = :company AND typeof(:company) IN ('integer', 'real')
+             AND locked_through >= :until
              AND :until = date(:until, 'start of month', '+1 month', '-1 day')
              AND NOT EXISTS (SELECT 1 FROM vat_period
                              WHERE company_id = :company AND ends_on = :until AND status = 'open'))
          THEN
-           'closed: company ' || :company || ' is locked through ' ||
+           'closed: company ' || CAST(:company AS INTEGER) || ' is locked through ' ||
            (SELECT locked_through FROM company WHERE id = :company) ||
            ifnull((SELECT ', VAT period ' || period || ' is filed'
                    FROM vat_period WHERE company_id = :company AND ends_on = :until), '')

@@ -19,7 +19,8 @@
 SELECT json_extract('{}', why)
 FROM (
   SELECT CASE
-           WHEN typeof(:last_sent) <> 'integer' THEN
+           WHEN typeof(:last_sent) NOT IN ('integer', 'real')
+             OR :last_sent <> CAST(:last_sent AS INTEGER) THEN
              'NOTHING DONE: :last_sent is not set, or no whole number'
            WHEN NOT ifnull(trim(:reason) <> '', 0) THEN
              'NOTHING DONE: :reason is required, for the auditor'
@@ -38,7 +39,7 @@ FROM next_number AS n
 JOIN series AS s ON s.id = n.series_id
 WHERE s.company_id = :company_id AND s.doc_kind = :doc_kind AND s.code = CAST(:series AS TEXT)
   AND n.period = CAST(:period AS TEXT) AND n.number <= :last_sent
-  AND typeof(:last_sent) = 'integer';
+  AND typeof(:last_sent) IN ('integer', 'real');
 
 SELECT n.number, n.full_number
 FROM next_number AS n

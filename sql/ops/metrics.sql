@@ -11,8 +11,10 @@
 -- What deserves an alert:
 --
 --     idem_unknown > 0 for 15 m               somebody must decide: ops/stuck
---     idem_stale > 0 for 15 m                 workers die, and nobody comes back
---     idem_oldest_processing_seconds > 3600   work hangs, its lease being renewed
+--     idem_stale > 0 for 15 m                 workers died; where on_stale is 'unknown' their keys
+--                                             are blocked, else nobody comes back: ops/stuck
+--     idem_oldest_processing_seconds > 3600   work hangs, its lease being renewed, or idem_stale
+--     idem_released > 0 for a day             not retried, or exhausted, which blocks: ops/stuck
 --     idem_purgeable rising for a day         nobody runs idem_purge()
 --     increase(idem_audit_rows[1h]) > 100     exceptions are no exceptions any more
 --     time() - idem_scrape_timestamp_seconds > 300   this file is old

@@ -6,7 +6,8 @@
 --   :response      what the client would have got, text or blob. Mind the shell's quotes:
 --                    .param set :response "'{\"payment\":\"pay_1\"}'"
 --                  A .param line that prints its help has set nothing, and -bail does not stop
---                  there: look at .param list before you go on
+--                  there; and what the task before has set stays set. So .param clear first,
+--                  and look at .param list before you go on
 --   :no_response   1 if the answer has no body; else a :response that is NULL or not set is refused
 --   :code          its status, 201 say; NULL: none
 --   :headers       its headers, as the application stores them; NULL: none

@@ -9,12 +9,12 @@
 
 -- json_extract() is how a SELECT fails with a sentence.
 SELECT json_extract('{}', 'NOT KNOWN: :rotated_at is milliseconds since 1970, a whole number')
-WHERE typeof(:rotated_at) <> 'integer' OR :rotated_at < 978307200000;
+WHERE typeof(:rotated_at) NOT IN ('integer', 'real') OR :rotated_at < 978307200000;
 
 SELECT count(*) AS records,
        count(*) FILTER (WHERE tombstone_until IS NULL) AS open,
        datetime(max(tombstone_until) / 1000, 'unixepoch') AS until_utc
 FROM idem_records
 WHERE fingerprint GLOB 'idemh1:*'
-  AND (created_at <= :rotated_at OR typeof(:rotated_at) <> 'integer'
+  AND (created_at <= :rotated_at OR typeof(:rotated_at) NOT IN ('integer', 'real')
                                  OR :rotated_at < 978307200000);

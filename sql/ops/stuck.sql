@@ -2,6 +2,7 @@
 --
 --     sqlite3 -readonly shop.db
 --     .load ./idem
+--     .param clear                what an earlier task has set stays set
 --     .read sql/ops/stuck.sql
 --
 --   :scope     one tenant alone; NULL or not set: all

@@ -9,6 +9,8 @@
 -- part (NULL for the usual one), currency (the company's own), issue_date, due_date, and lines, a JSON array of
 -- {"description", "quantity_milli", "unit_price_minor", "net_minor", "tax_code"}. From the settings:
 -- series, receivable, revenue, vat (account ids). From earlier steps: token, document, entry, response.
+-- Bind references as texts: order 1001 as a number is the order '1001' from one driver and '1001.0' from
+-- another.
 --
 --   the client comes again with ...         it gets
 --   the same key and body                   the stored answer, the first number, nothing is written
@@ -27,9 +29,10 @@ BEGIN IMMEDIATE;
 
 -- step: claim
 -- claimed: keep the token and go on. replay: COMMIT and give the stored code and response. Anything
--- else: ROLLBACK and answer with http_status and message.
+-- else: ROLLBACK and answer with http_status and message. The CAST is for drivers that bind every number
+-- as REAL (most of JavaScript's): theirs would be another scope, 'company:1.0'.
 INSERT INTO idem_call DEFAULT VALUES
-RETURNING idem_claim('company:' || :company, :key, idem_fingerprint(:body), 'POST /v1/invoices');
+RETURNING idem_claim('company:' || CAST(:company AS INTEGER), :key, idem_fingerprint(:body), 'POST /v1/invoices');
 
 -- step: work
 SAVEPOINT work;
@@ -115,7 +118,7 @@ RETURNING id, number, full_number, gross_minor;
 -- step: answer
 RELEASE work;
 INSERT INTO idem_call DEFAULT VALUES
-RETURNING idem_complete('company:' || :company, :key, :token, :response, 201);
+RETURNING idem_complete('company:' || CAST(:company AS INTEGER), :key, :token, :response, 201);
 
 -- step: commit
 COMMIT;
@@ -137,4 +140,4 @@ SELECT e.http_status, e.store_answer,
 ROLLBACK TO work;
 RELEASE work;
 INSERT INTO idem_call DEFAULT VALUES
-RETURNING idem_complete('company:' || :company, :key, :token, :response, :status);
+RETURNING idem_complete('company:' || CAST(:company AS INTEGER), :key, :token, :response, :status);

@@ -4,7 +4,7 @@
 -- is a Lithuanian company; put your own values in its place. Run it once, as a whole, on a book with the
 -- schema (SELECT idem_schema('ledger')):
 --
---   sqlite3 -bail book.db < sql/recipes/ledger-setup.sql
+--   sqlite3 -bail -header book.db < sql/recipes/ledger-setup.sql
 --
 -- A second run is refused by its first INSERT and changes nothing. For a second company leave out the
 -- currency and take another company id. Not legal advice: have the tax codes looked at by an accountant.

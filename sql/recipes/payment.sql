@@ -86,7 +86,7 @@ SELECT idem_derive_key(:key, :account, 'charge');
 
 BEGIN IMMEDIATE;
 UPDATE orders SET status = 'charged', charge = :charge WHERE id = :order AND status = 'reserved';
-SELECT idem_checkpoint(:account, :key, :token, 'charged', json_object('order', :order));
+SELECT idem_checkpoint(:account, :key, :token, 'charged', json_object('order', CAST(:order AS INTEGER)));
 COMMIT;
 
 
@@ -97,8 +97,8 @@ BEGIN IMMEDIATE;
 INSERT INTO shipment(order_id) VALUES (:order);
 UPDATE orders SET status = 'shipped' WHERE id = :order;
 SELECT idem_complete(:account, :key, :token,
-                     json_object('order', :order, 'status', 'shipped'), 201,
-                     json_object('Content-Type', 'application/json', 'Location', '/orders/' || :order));
+                     json_object('order', CAST(:order AS INTEGER), 'status', 'shipped'), 201,
+                     json_object('Content-Type', 'application/json', 'Location', '/orders/' || CAST(:order AS INTEGER)));
 COMMIT;
 
 
@@ -116,6 +116,6 @@ BEGIN IMMEDIATE;
 UPDATE stock SET free = free + (SELECT quantity FROM orders WHERE id = :order)
 WHERE sku = (SELECT sku FROM orders WHERE id = :order);
 UPDATE orders SET status = 'declined' WHERE id = :order;
-SELECT idem_complete(:account, :key, :token, json_object('order', :order, 'status', 'declined'), 402,
+SELECT idem_complete(:account, :key, :token, json_object('order', CAST(:order AS INTEGER), 'status', 'declined'), 402,
                      json_object('Content-Type', 'application/json'));
 COMMIT;

@@ -59,6 +59,8 @@ def run(db, sql):
 
 
 def main():
+    if len(sys.argv) != 3:
+        sys.exit("usage: sql.py ADDRESS[,ADDRESS...] DATABASE < script.sql")
     addresses, database = sys.argv[1].split(","), sys.argv[2]
     status = 0
     with Client(find_leader(addresses), database) as db:

@@ -89,8 +89,8 @@ SELECT outcome, http_status, message FROM idem_claim('acct_1', 'order-123', idem
 def racer(path, barrier, queue, name):
     db = connect(path)
     barrier.wait(10)
-    outcome, _, _, _ = claim(db, "order-124", "fp", "POST /payments")
-    queue.put((name, outcome))
+    outcome, token, _, _ = claim(db, "order-124", "fp", "POST /payments")
+    queue.put((name, outcome, token))
     db.close()
 
 
@@ -104,9 +104,15 @@ def part_race(path):
     results = sorted(queue.get(timeout=20) for _ in workers)
     for worker in workers:
         worker.join(10)
-    for name, outcome in results:
+    for name, outcome, _ in results:
         print(f"    {name}: {outcome}")
-    check(sorted(o for _, o in results) == ["claimed", "in_progress"], "exactly one of them won")
+    check(sorted(o for _, o, _ in results) == ["claimed", "in_progress"], "exactly one of them won")
+    token, = [t for _, outcome, t in results if outcome == "claimed"]
+    db = connect(path)
+    done = db.execute("SELECT idem_complete('acct_1', 'order-124', ?, '{\"payment\":\"pay_2\"}', 201)",
+                      (token,)).fetchall()
+    check(done == [(1,)], "the winner finishes")
+    db.close()
 
 
 def doomed(path, key, operation):

@@ -78,8 +78,9 @@ def attempt(folder, now, **kw):
         db.close()
 
 
-def work(db, folder, key="key-1", account="acct", body=BODY, declines=False, at=lambda point: None):
-    """As an application would write it around the recipe; "at" is told every point that is reached."""
+def work(db, folder, key="key-1", account="acct", body=BODY, declines=False, at=lambda point: None, bind=int):
+    """As an application would write it around the recipe; "at" is told every point that is reached, "bind"
+    is how the driver binds a number."""
     values = {"account": account, "key": key, "body": json.dumps(body), **body}
 
     def run(name):
@@ -107,7 +108,7 @@ def work(db, folder, key="key-1", account="acct", body=BODY, declines=False, at=
                            (account, key)).fetchone()[0]
     else:
         order = got["checkpoint"]
-    values["order"] = json.loads(order)["order"]
+    values["order"] = bind(json.loads(order)["order"])
     if point == "reserved":
         provider_key = run("charge_key")
         at("before the provider")
@@ -269,6 +270,15 @@ def test_accounts_with_the_same_key_are_charged_each(tmp_path):
     for account in ("acct", "other"):
         assert attempt(tmp_path, T, account=account)["outcome"] == "claimed"
     check_done(tmp_path, T, orders=2)
+
+
+@pytest.mark.parametrize("declines", [False, True])
+def test_a_driver_that_binds_numbers_as_real(tmp_path, declines):
+    prepare(tmp_path)
+    attempt(tmp_path, T, bind=float, declines=declines)
+    got = attempt(tmp_path, T)
+    assert json.loads(got["response"])["order"] == 1 and ".0" not in got["response"] + got["headers"]
+    assert declines or json.loads(got["headers"])["Location"] == "/orders/1"
 
 
 def test_sold_out_is_an_answer(tmp_path):

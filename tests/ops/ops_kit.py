@@ -34,7 +34,7 @@ def run(db, name, **params):
 def quoted(value):
     if value is None:
         return "NULL"
-    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+    return str(value) if isinstance(value, (int, float)) else "'" + str(value).replace("'", "''") + "'"
 
 
 def shell_says(path, script, *options):

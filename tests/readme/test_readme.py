@@ -13,34 +13,43 @@ OWN = re.sub(r"^<!-- tests/drivers/.*? -->\n```.*?^```$", "", TEXT, flags=re.M |
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", OWN, re.M | re.S)
 
 
-def test_every_sql_block_says_what_it_says(tmp_path):
-    """One shell session through the whole document, block by block, on one database."""
-    script, expected = "", []
-    for (kind, body), (next_kind, output) in zip(BLOCKS, BLOCKS[1:] + [("", "")]):
-        if kind != "sql":
-            continue
-        script += ".mode list\n" + body.replace(".load ./idem\n", "") + ".print -- end of block\n"
-        expected.append(output if next_kind == "text" else "")
+def shell(folder, blocks):
+    """What the shell says to each of these SQL blocks, in one session on shop.db."""
+    script = "".join(".mode list\n" + body.replace(".load ./idem\n", "") + ".print -- end of block\n"
+                     for body in blocks)
     # Line by line, so that what the shell says on standard error stands where it belongs.
-    run = subprocess.run(["stdbuf", "-oL", "sqlite3", str(tmp_path / "readme.db")], cwd=ROOT,
+    run = subprocess.run(["stdbuf", "-oL", "sqlite3", str(folder / "shop.db")], cwd=ROOT,
                          input=".load ./idem\n" + script, text=True, timeout=60,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     out = re.sub(r"(Runtime error) near line \d+:", r"\1:", run.stdout)
     out = re.sub(r"(created_utc = )\S+ \S+", r"\g<1>2026-11-30 14:05:09", out)
     out = re.sub(r"(age_s = )\d+", r"\g<1>0", out)
-    got = out.split("-- end of block\n")
-    for want, have in zip(expected, got):
-        assert have == want
-    assert len(got) >= len(expected) >= 8
+    return out.split("-- end of block\n")[:-1]
 
 
-@pytest.mark.parametrize("i", [i for i, (kind, _) in enumerate(BLOCKS) if kind == "python"])
-def test_every_python_block_says_what_it_says(i, tmp_path):
-    body = BLOCKS[i][1].replace("./idem", str(ROOT / "idem"))
-    run = subprocess.run(["/usr/bin/python3", "-c", body], cwd=tmp_path, capture_output=True,
-                         text=True, timeout=60)
+def python(folder, body):
+    run = subprocess.run(["/usr/bin/python3", "-c", body.replace("./idem", str(ROOT / "idem"))],
+                         cwd=folder, capture_output=True, text=True, timeout=60)
     assert run.stderr == ""
-    assert BLOCKS[i + 1][0] == "text" and run.stdout == BLOCKS[i + 1][1]
+    return run.stdout
+
+
+def test_every_sql_and_python_block_says_what_it_says(tmp_path):
+    """From the first to the last on one database, as a reader does who tries it all."""
+    waiting, seen = [], []
+    for (kind, body), (next_kind, output) in zip(BLOCKS, BLOCKS[1:] + [("", "")]):
+        if kind not in ("sql", "python"):
+            continue
+        output = output if next_kind == "text" else ""
+        if kind == "sql":
+            waiting.append((body, output))
+            continue
+        seen.append(body)
+        assert shell(tmp_path, [b for b, _ in waiting]) == [o for _, o in waiting]
+        waiting = []
+        assert python(tmp_path, body) == output
+    assert shell(tmp_path, [b for b, _ in waiting]) == [o for _, o in waiting]
+    assert len(seen) >= 2 and len(waiting) >= 4
 
 
 SHELL = [i for i, ((kind, _), (then, _)) in enumerate(zip(BLOCKS, BLOCKS[1:]))

@@ -24,7 +24,9 @@ install -d "$doc" "$tree/DEBIAN"
 printf '%s (%s-1) unstable; urgency=medium\n\n  * Packaged from the release.\n\n -- %s  %s\n' \
   "$package" "$version" "the idem maintainers <maintainers@idem.invalid>" \
   "$(LC_ALL=C date -u -R -d "@$epoch")" | gzip -9n > "$doc/changelog.Debian.gz"
-install -m 644 "$here/../../../README.md" "$doc/README.md"
+# The manual, with what it links to.
+(cd "$here/../../.." && for f in README.md sql/README.md sql/*.sql sql/*/*.sql ext/pictures/*.svg \
+  ext/cluster/README.md; do install -D -m 644 "$f" "$doc/$f"; done)
 
 # dpkg-shlibdeps wants to see a source package.
 work=$(mktemp -d)
