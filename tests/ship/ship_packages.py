@@ -232,8 +232,13 @@ def test_deb_is_used_from_an_unpacked_tree(deb, tmp_path):
                           capture_output=True, env={**os.environ,
                                                     "LD_LIBRARY_PATH": str(library.parent)})
     assert (done.stdout, done.stderr) == ("1\nclaimed\n", "")
-    documents = {p.name for p in (tmp_path / "usr/share/doc/libsqlite3-mod-idem").iterdir()}
-    assert documents == {"copyright", "changelog.Debian.gz", "README.md"}
+    manual = tmp_path / "usr/share/doc/libsqlite3-mod-idem"
+    documents = {p.name for p in manual.iterdir()}
+    assert documents == {"copyright", "changelog.Debian.gz", "README.md", "sql", "ext"}
+    for text in manual / "README.md", manual / "sql" / "README.md":
+        links = re.findall(r"(?:\]\(|src=\")((?:sql|ops|ledger|recipes|ext/pictures)/[^)#\"]+)",
+                           text.read_text())
+        assert len(links) > 5 and all((text.parent / link).exists() for link in links)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="dpkg --root wants root")
