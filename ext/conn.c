@@ -261,8 +261,9 @@ sqlite3_stmt *idemConnStmt(IdemCall *pCall, int iStmt, const char *zSql) {
     idemFailDb(pCall, rc);
     return 0;
   }
-  /* Two refer to idem_call, and would keep that guard up by themselves. */
-  int bKeep = iStmt == IDEM_STMT_BODY ? pConn->nClaimTable > 0 : iStmt != IDEM_STMT_WHOLE;
+  /* Three refer to idem_call, and would keep that guard up by themselves. */
+  int bCall = iStmt == IDEM_STMT_BODY || iStmt == IDEM_STMT_LOCK;
+  int bKeep = bCall ? pConn->nClaimTable > 0 : iStmt != IDEM_STMT_WHOLE;
   if (pConn->nGuard > 0 && !pConn->apStmt[iStmt] && bKeep) {
     pConn->apStmt[iStmt] = pStmt;
   }
@@ -321,10 +322,7 @@ static void runStatement(IdemCall *pCall, int iStmt, const char *zSql) {
   int rc = -1;
   for (int i = 0; i < 10 && rc < 0 && pCall->rc == SQLITE_OK; i++) {
     /* The file may have a table or view of that name, and triggers on it: those must not run. */
-    if (iStmt != IDEM_STMT_LOCK && !idemConnPrepared(pCall->pConn, iStmt) &&
-        !armGuard(pCall->pConn)) {
-      break;
-    }
+    if (!idemConnPrepared(pCall->pConn, iStmt) && !armGuard(pCall->pConn)) break;
     sqlite3_stmt *pStmt = idemConnStmt(pCall, iStmt, zSql);
     if (!pStmt) break;
     while ((rc = idemConnStep(pCall, pStmt)) > 0) continue; /* PRAGMA count_changes gives a row */
@@ -383,8 +381,9 @@ void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg)
   if (idemConnReplicates(pCall->pConn) && sqlite3_txn_state(db, "main") == SQLITE_TXN_NONE &&
       sqlite3_db_readonly(db, "main") != 1) {
     if (!sqlite3_get_autocommit(db)) {
-      /* Changes nothing, but begins as a write does: with the busy handler, at the newest state. */
-      runStatement(pCall, IDEM_STMT_LOCK, "UPDATE main.idem_meta SET schema_version = 1 WHERE 0");
+      /* Changes nothing, but begins as a write does: with the busy handler, at the newest state. Not
+      ** on a table of the store, which nobody has compared yet: a view of that name would run. */
+      runStatement(pCall, IDEM_STMT_LOCK, "INSERT INTO main.idem_call(result) SELECT NULL WHERE 0");
       forgiveLock(pCall);
     } else if (sqlite3_txn_state(db, 0) != SQLITE_TXN_NONE) {
       /* In autocommit that lock would be gone when its statement ends. */

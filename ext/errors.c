@@ -19,6 +19,8 @@ static const struct {
                                                "idem_fingerprint(body) makes one"},
     [IDEM_E_TYPE_INT] = {SQLITE_ERROR, "%s is not an integer"},
     [IDEM_E_RANGE] = {SQLITE_ERROR, "%s is out of range, %lld to %lld is allowed"},
+    [IDEM_E_REAL] = {SQLITE_ERROR, "%s is a REAL beyond 2^53, where it is not exact: "
+                                   "bind it as an INTEGER"},
     [IDEM_E_EMPTY] = {SQLITE_ERROR, "%s is empty, 1 to %d %s are required"},
     [IDEM_E_CHARS] = {SQLITE_ERROR, "%s is %lld characters, the limit is %d"},
     [IDEM_E_BYTES] = {SQLITE_ERROR, "%s is %lld bytes, the limit is %d"},

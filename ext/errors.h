@@ -15,6 +15,7 @@ enum {
   IDEM_E_TYPE_FINGERPRINT,  /* neither is the fingerprint */
   IDEM_E_TYPE_INT,          /* %s is not an integer */
   IDEM_E_RANGE,             /* %s is outside %lld..%lld */
+  IDEM_E_REAL,              /* %s is a REAL beyond 2^53, where integers are not exact */
   IDEM_E_EMPTY,             /* %s is empty, 1 to %d of %s are wanted */
   IDEM_E_CHARS,             /* %s is %lld characters, the limit is %d */
   IDEM_E_BYTES,             /* %s is %lld bytes, the limit is %d */

@@ -85,14 +85,21 @@ static int registerAll(sqlite3 *db, IdemConn *pConn) {
 }
 
 /*
-** 1 if this connection has idem already, of this version; -1 if of another version; 0 if it has
-** none. Registering again would be refused as busy while the SELECT load_extension() runs.
+** 1 if this connection has idem already, of this version; -1 if of another version, or if it cannot
+** be told; 0 if it has none. Registering again would be refused as busy while the SELECT
+** load_extension() runs, or would divide the connection between two clocks and caches.
 */
 static int loadedBefore(sqlite3 *db, char **pzErr) {
   sqlite3_stmt *pStmt = 0;
   int bLoaded = 0;
-  if (sqlite3_prepare_v2(db, "SELECT idem_version()", -1, &pStmt, 0) == SQLITE_OK &&
-      sqlite3_step(pStmt) == SQLITE_ROW) {
+  int rc = sqlite3_prepare_v2(db, "SELECT idem_version()", -1, &pStmt, 0);
+  /* An authorizer refused: that is no answer. A locked or damaged file is none either, but must not
+  ** be in the way of loading. */
+  if (rc != SQLITE_OK && strncmp(sqlite3_errmsg(db), "not authorized", 14) == 0) {
+    if (pzErr) *pzErr = sqlite3_mprintf("whether it is loaded already: %s", sqlite3_errmsg(db));
+    return -1;
+  }
+  if (rc == SQLITE_OK && sqlite3_step(pStmt) == SQLITE_ROW) {
     const char *z = (const char *)sqlite3_column_text(pStmt, 0);
     size_t n = strlen("idem " IDEM_VERSION ",");
     bLoaded = z && strncmp(z, "idem " IDEM_VERSION ",", n) == 0 ? 1 : -1;

@@ -104,6 +104,13 @@ static int recordsConnect(sqlite3 *db, void *pAux, int argc, const char *const *
 #define PLAN_EXPIRES 0x200
 #define PLAN_TIME    0x300
 
+/* True for token = ? and token IS ?. NULL finds nothing either way: it is nobody's token. */
+static int isTokenEq(const sqlite3_index_info *pInfo, int i) {
+  int op = pInfo->aConstraint[i].op;
+  return pInfo->aConstraint[i].iColumn == REC(TOKEN) &&
+         (op == SQLITE_INDEX_CONSTRAINT_EQ || op == SQLITE_INDEX_CONSTRAINT_IS);
+}
+
 /* The bit of a constraint, with the time column it needs; 0 if it cannot be used. */
 static int planBit(sqlite3_index_info *pInfo, int i, int *peTime) {
   int iCol = pInfo->aConstraint[i].iColumn, op = pInfo->aConstraint[i].op;
@@ -113,22 +120,17 @@ static int planBit(sqlite3_index_info *pInfo, int i, int *peTime) {
   *peTime = iCol == REC(LEASE_UNTIL) ? PLAN_LEASE : iCol == REC_EXPIRES_AT ? PLAN_EXPIRES : 0;
   if (!pInfo->aConstraint[i].usable) return 0;
   if (*peTime) return bLow ? PLAN_LOW : bHigh ? PLAN_HIGH : 0;
-  if (!bEq) return 0;
-  if (iCol < 0) return PLAN_ROWID;
+  if (iCol < 0) return bEq ? PLAN_ROWID : 0;
   /* Another collation finds more than the index would. */
   if (sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") != 0) return 0;
+  if (isTokenEq(pInfo, i)) return PLAN_TOKEN;
+  if (!bEq) return 0;
   switch (iCol) {
   case REC_SCOPE: return PLAN_SCOPE;
   case REC_KEY: return PLAN_KEY;
   case REC_STATE: return PLAN_STATE;
-  case REC(TOKEN): return PLAN_TOKEN;
   default: return 0;
   }
-}
-
-static int isTokenEq(const sqlite3_index_info *pInfo, int i) {
-  return pInfo->aConstraint[i].iColumn == REC(TOKEN) &&
-         pInfo->aConstraint[i].op == SQLITE_INDEX_CONSTRAINT_EQ;
 }
 
 /* Sets the cost, and a name for the plan that EXPLAIN QUERY PLAN shows. */
@@ -557,6 +559,12 @@ static int mayChange(int eVerb, int iCol) {
   }
 }
 
+/* True of a column that no verb sets. */
+static int isReadOnly(int iCol) {
+  return !mayChange(IDEM_COMPLETE, iCol) && !mayChange(IDEM_CHECKPOINT, iCol) &&
+         !mayChange(IDEM_RELEASE, iCol);
+}
+
 /* A column's new value; NULL pointer if the UPDATE leaves it alone. */
 static sqlite3_value *newValue(sqlite3_value **apCol, int iCol) {
   return sqlite3_value_nochange(apCol[iCol]) ? 0 : apCol[iCol];
@@ -566,6 +574,11 @@ static sqlite3_value *newValue(sqlite3_value **apCol, int iCol) {
 static void updateRecord(IdemCall *pCall, int64_t id, sqlite3_value **apCol) {
   IdemRequest req;
   char *aCopy = 0;
+  for (int i = 0; i < REC_COUNT; i++) {
+    if (isReadOnly(i) && !sqlite3_value_nochange(apCol[i])) {
+      idemFail(pCall, IDEM_E_COLUMN, columnName(i));
+    }
+  }
   int eVerb = updateVerb(pCall, apCol);
   for (int i = 0; i < REC_COUNT; i++) {
     if (!sqlite3_value_nochange(apCol[i]) && !mayChange(eVerb, i)) {

@@ -171,20 +171,42 @@ typedef struct StoreCache {
   char aOperation[CACHED_NAME];          /* its operation */
 } StoreCache;
 
-static void bindValue(sqlite3_stmt *pStmt, int i, const IdemValue *pVal) {
+/* A statement whose parameters are being bound. After a failure nothing more is: what was not
+** bound would be NULL, and no statement may run with that. In a UTF-16 database a text that came in
+** within SQLITE_LIMIT_LENGTH can be too long in UTF-8. */
+typedef struct Binding {
+  sqlite3_stmt *pStmt; /* borrowed */
+  int rc;              /* SQLITE_OK, or how the first parameter failed */
+} Binding;
+
+static void bindInt(Binding *pBind, int i, int64_t v) {
+  if (pBind->rc == SQLITE_OK) pBind->rc = sqlite3_bind_int64(pBind->pStmt, i, v);
+}
+
+static void bindValue(Binding *pBind, int i, const IdemValue *pVal) {
   const void *p = pVal->p ? pVal->p : "";
+  if (pBind->rc != SQLITE_OK) return;
   if (pVal->eType == SQLITE_TEXT) {
-    sqlite3_bind_text(pStmt, i, p, pVal->n, SQLITE_STATIC);
+    pBind->rc = sqlite3_bind_text(pBind->pStmt, i, p, pVal->n, SQLITE_STATIC);
   } else if (pVal->eType == SQLITE_BLOB) {
-    sqlite3_bind_blob(pStmt, i, p, pVal->n, SQLITE_STATIC);
+    pBind->rc = sqlite3_bind_blob(pBind->pStmt, i, p, pVal->n, SQLITE_STATIC);
   } else {
     assert(pVal->eType == SQLITE_NULL);
-    sqlite3_bind_null(pStmt, i);
+    pBind->rc = sqlite3_bind_null(pBind->pStmt, i);
   }
 }
 
-static void bindName(sqlite3_stmt *pStmt, int i, const char *zName) {
-  sqlite3_bind_text(pStmt, i, zName, -1, SQLITE_STATIC);
+static void bindName(Binding *pBind, int i, const char *zName) {
+  if (pBind->rc != SQLITE_OK) return;
+  pBind->rc = sqlite3_bind_text(pBind->pStmt, i, zName, -1, SQLITE_STATIC);
+}
+
+/* The statement if all was bound; NULL if not, and then the call has failed. */
+static sqlite3_stmt *bound(IdemCall *pCall, const Binding *pBind) {
+  if (pBind->rc == SQLITE_OK) return pBind->pStmt;
+  idemFailDb(pCall, pBind->rc);
+  idemConnDone(pCall->pConn, pBind->pStmt);
+  return 0;
 }
 
 /*
@@ -328,8 +350,7 @@ void idemLoadedClear(IdemLoaded *pLoaded) {
 ** Returns it with *pbRow set, to be given back with idemConnDone(); NULL if the call has failed.
 */
 static sqlite3_stmt *start(IdemCall *pCall, int iStmt, const char *zSql,
-                           void (*xBind)(sqlite3_stmt *, const void *), const void *pArg,
-                           int *pbRow) {
+                           void (*xBind)(Binding *, const void *), const void *pArg, int *pbRow) {
   int rc = -1;
   sqlite3_stmt *pStmt = 0;
   *pbRow = 0;
@@ -337,7 +358,9 @@ static sqlite3_stmt *start(IdemCall *pCall, int iStmt, const char *zSql,
     if (!idemConnPrepared(pCall->pConn, iStmt)) idemSchemaVerify(pCall);
     pStmt = idemConnStmt(pCall, iStmt, zSql);
     if (!pStmt) return 0;
-    xBind(pStmt, pArg);
+    Binding bind = {pStmt, SQLITE_OK};
+    xBind(&bind, pArg);
+    if (!bound(pCall, &bind)) return 0;
     rc = idemConnStep(pCall, pStmt);
   }
   /* Not SQLITE_SCHEMA: that would make SQLite run the outer statement again. */
@@ -351,14 +374,14 @@ static sqlite3_stmt *start(IdemCall *pCall, int iStmt, const char *zSql,
   return 0;
 }
 
-static void bindKey(sqlite3_stmt *pStmt, const void *p) {
+static void bindKey(Binding *pBind, const void *p) {
   const IdemRequest *pReq = p;
-  bindValue(pStmt, 1, &pReq->scope);
-  bindValue(pStmt, 2, &pReq->key);
+  bindValue(pBind, 1, &pReq->scope);
+  bindValue(pBind, 2, &pReq->key);
 }
 
-static void bindOperation(sqlite3_stmt *pStmt, const void *p) {
-  bindValue(pStmt, 1, p);
+static void bindOperation(Binding *pBind, const void *p) {
+  bindValue(pBind, 1, p);
 }
 
 /* The connection's block, made at first use. NULL if the call has failed. */
@@ -514,67 +537,72 @@ static void finishWrite(IdemCall *pCall, sqlite3_stmt *pStmt, int bRow) {
 }
 
 /* Binds one parameter by its letter; see aWrite. */
-static void bindLetter(sqlite3_stmt *pStmt, int i, char c, const IdemWrite *p) {
+static void bindLetter(Binding *pBind, int i, char c, const IdemWrite *p) {
   const IdemRequest *pReq = p->pReq;
   const IdemRecord *pRec = &p->pLoaded->record;
   switch (c) {
-  case 's': bindValue(pStmt, i, &pReq->scope); break;
-  case 'k': bindValue(pStmt, i, &pReq->key); break;
-  case 'o': bindValue(pStmt, i, &pReq->operation); break;
-  case 'f': bindValue(pStmt, i, &pReq->fingerprint); break;
-  case 't': bindValue(pStmt, i, p->pToken); break;
-  case 'u': sqlite3_bind_int64(pStmt, i, p->pVerdict->due); break;
-  case 'n': sqlite3_bind_int64(pStmt, i, p->now); break;
-  case 'm': sqlite3_bind_int64(pStmt, i, p->pLoaded->policy.tombstone_ms); break;
-  case 'V': sqlite3_bind_int64(pStmt, i, p->pLoaded->iPolicyVersion); break;
+  case 's': bindValue(pBind, i, &pReq->scope); break;
+  case 'k': bindValue(pBind, i, &pReq->key); break;
+  case 'o': bindValue(pBind, i, &pReq->operation); break;
+  case 'f': bindValue(pBind, i, &pReq->fingerprint); break;
+  case 't': bindValue(pBind, i, p->pToken); break;
+  case 'u': bindInt(pBind, i, p->pVerdict->due); break;
+  case 'n': bindInt(pBind, i, p->now); break;
+  case 'm': bindInt(pBind, i, p->pLoaded->policy.tombstone_ms); break;
+  case 'V': bindInt(pBind, i, p->pLoaded->iPolicyVersion); break;
   case 'c':
-    if (pReq->bCode) sqlite3_bind_int64(pStmt, i, pReq->code);
+    if (pReq->bCode) bindInt(pBind, i, pReq->code);
     break;
-  case 'h': bindValue(pStmt, i, &pReq->headers); break;
-  case 'r': bindValue(pStmt, i, &pReq->response); break;
-  case 'x': sqlite3_bind_int(pStmt, i, p->bOmitted); break;
-  case 'p': bindValue(pStmt, i, &pReq->point); break;
-  case 'd': bindValue(pStmt, i, &pReq->checkpoint); break;
-  case 'y': bindValue(pStmt, i, &pReq->reason); break;
-  case 'e': bindName(pStmt, i, aEventName[p->pVerdict->eEvent]); break;
-  case 'I': sqlite3_bind_int64(pStmt, i, pRec->id); break;
-  case 'O': bindValue(pStmt, i, &pRec->operation); break;
-  case 'S': bindName(pStmt, i, aStateName[pRec->eState]); break;
-  case 'A': sqlite3_bind_int64(pStmt, i, pRec->attempt); break;
+  case 'h': bindValue(pBind, i, &pReq->headers); break;
+  case 'r': bindValue(pBind, i, &pReq->response); break;
+  case 'x': bindInt(pBind, i, p->bOmitted); break;
+  case 'p': bindValue(pBind, i, &pReq->point); break;
+  case 'd': bindValue(pBind, i, &pReq->checkpoint); break;
+  case 'y': bindValue(pBind, i, &pReq->reason); break;
+  case 'e': bindName(pBind, i, aEventName[p->pVerdict->eEvent]); break;
+  case 'I': bindInt(pBind, i, pRec->id); break;
+  case 'O': bindValue(pBind, i, &pRec->operation); break;
+  case 'S': bindName(pBind, i, aStateName[pRec->eState]); break;
+  case 'A': bindInt(pBind, i, pRec->attempt); break;
   case 'D':
-    if (pRec->bDue) sqlite3_bind_int64(pStmt, i, pRec->due);
+    if (pRec->bDue) bindInt(pBind, i, pRec->due);
     break;
-  default: assert(c == 'T'); bindValue(pStmt, i, &pRec->token);
+  default: assert(c == 'T'); bindValue(pBind, i, &pRec->token);
   }
 }
 
-static void bindWrite(sqlite3_stmt *pStmt, const void *pArg) {
+static void bindWrite(Binding *pBind, const void *pArg) {
   const IdemWrite *p = pArg;
   const char *zBind = aWrite[p->pVerdict->eWrite].zBind;
   int iParam = 1, nBind = (int)strlen(zBind);
   for (int i = 0; i <= nBind; i++) {
     if (i == aWrite[p->pVerdict->eWrite].nHead && p->pVerdict->eEvent) {
-      bindLetter(pStmt, iParam++, 'e', p);
+      bindLetter(pBind, iParam++, 'e', p);
     }
-    if (i < nBind) bindLetter(pStmt, iParam++, zBind[i], p);
+    if (i < nBind) bindLetter(pBind, iParam++, zBind[i], p);
   }
-  assert(iParam == sqlite3_bind_parameter_count(pStmt) + 1);
+  assert(iParam == sqlite3_bind_parameter_count(pBind->pStmt) + 1);
 }
 
-static void bindOurs(sqlite3_stmt *pStmt, const void *pArg) {
+static void bindOurs(Binding *pBind, const void *pArg) {
   const IdemWrite *p = pArg;
-  bindValue(pStmt, 1, &p->pReq->scope);
-  bindValue(pStmt, 2, &p->pReq->key);
-  bindValue(pStmt, 3, p->pToken);
+  bindValue(pBind, 1, &p->pReq->scope);
+  bindValue(pBind, 2, &p->pReq->key);
+  bindValue(pBind, 3, p->pToken);
+  bindValue(pBind, 4, &p->pReq->operation);
+  bindValue(pBind, 5, &p->pReq->fingerprint);
+  bindInt(pBind, 6, p->pVerdict->due);
 }
 
 /*
 ** 1 if the write that just ended wrote its row. changes() says so, and counts no row of any
 ** trigger. But it says nothing of an INSERT into a view, as an audited claim is: there the row
-** itself is asked.
+** itself is asked, for all of it: somebody quicker may have used the same token for another
+** request.
 */
 static int tookEffect(IdemCall *pCall, const IdemWrite *pWrite) {
   static const char zSql[] = "SELECT 1 FROM main.idem_store WHERE scope=? AND key=? AND token=?"
+                             " AND operation=? AND fingerprint=? AND due_at=?"
                              " AND state='processing' AND attempt=1";
   int bRow;
   if (pCall->rc != SQLITE_OK) return 0;
@@ -607,15 +635,15 @@ typedef struct AuditArgs {
   const char *zDetail;     /* the outcome, or NULL */
 } AuditArgs;
 
-static void bindAudit(sqlite3_stmt *pStmt, const void *pArg) {
+static void bindAudit(Binding *pBind, const void *pArg) {
   const AuditArgs *p = pArg;
-  bindLetter(pStmt, 1, 'n', p->pWrite);
-  bindLetter(pStmt, 2, 'e', p->pWrite);
-  bindLetter(pStmt, 3, 's', p->pWrite);
-  bindLetter(pStmt, 4, 'k', p->pWrite);
-  bindLetter(pStmt, 5, 'o', p->pWrite);
-  sqlite3_bind_int64(pStmt, 6, p->pWrite->pVerdict->attempt);
-  bindName(pStmt, 7, p->zDetail);
+  bindLetter(pBind, 1, 'n', p->pWrite);
+  bindLetter(pBind, 2, 'e', p->pWrite);
+  bindLetter(pBind, 3, 's', p->pWrite);
+  bindLetter(pBind, 4, 'k', p->pWrite);
+  bindLetter(pBind, 5, 'o', p->pWrite);
+  bindInt(pBind, 6, p->pWrite->pVerdict->attempt);
+  bindName(pBind, 7, p->zDetail);
 }
 
 void idemStoreAudit(IdemCall *pCall, const IdemWrite *pWrite, const char *zDetail) {
@@ -636,18 +664,18 @@ typedef struct PurgeArgs {
   const IdemPurge *pPurge; /* PURGE: rows at most of each kind */
 } PurgeArgs;
 
-static void bindPurgeable(sqlite3_stmt *pStmt, const void *pArg) {
+static void bindPurgeable(Binding *pBind, const void *pArg) {
   const PurgeArgs *p = pArg;
-  sqlite3_bind_int64(pStmt, 1, p->now);
-  sqlite3_bind_int64(pStmt, 2, p->nMax);
+  bindInt(pBind, 1, p->now);
+  bindInt(pBind, 2, p->nMax);
 }
 
-static void bindPurge(sqlite3_stmt *pStmt, const void *pArg) {
+static void bindPurge(Binding *pBind, const void *pArg) {
   const PurgeArgs *p = pArg;
-  sqlite3_bind_int64(pStmt, 1, p->now);
-  sqlite3_bind_int64(pStmt, 2, p->pPurge->nTombstone);
-  sqlite3_bind_int64(pStmt, 3, p->pPurge->nAnswer);
-  sqlite3_bind_int64(pStmt, 4, p->pPurge->nEvent);
+  bindInt(pBind, 1, p->now);
+  bindInt(pBind, 2, p->pPurge->nTombstone);
+  bindInt(pBind, 3, p->pPurge->nAnswer);
+  bindInt(pBind, 4, p->pPurge->nEvent);
 }
 
 static int64_t least(int64_t a, int64_t b) {
@@ -699,18 +727,18 @@ typedef struct EventArgs {
   int64_t now, expires_at;  /* SEE: ms */
 } EventArgs;
 
-static void bindEvent(sqlite3_stmt *pStmt, const void *pArg) {
+static void bindEvent(Binding *pBind, const void *pArg) {
   const EventArgs *p = pArg;
-  bindValue(pStmt, 1, p->pSource);
-  bindValue(pStmt, 2, p->pEvent);
+  bindValue(pBind, 1, p->pSource);
+  bindValue(pBind, 2, p->pEvent);
 }
 
-static void bindSee(sqlite3_stmt *pStmt, const void *pArg) {
+static void bindSee(Binding *pBind, const void *pArg) {
   const EventArgs *p = pArg;
-  bindEvent(pStmt, pArg);
-  bindValue(pStmt, 3, p->pFp);
-  sqlite3_bind_int64(pStmt, 4, p->now);
-  sqlite3_bind_int64(pStmt, 5, p->expires_at);
+  bindEvent(pBind, pArg);
+  bindValue(pBind, 3, p->pFp);
+  bindInt(pBind, 4, p->now);
+  bindInt(pBind, 5, p->expires_at);
 }
 
 void idemStoreEvent(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEvent,
@@ -759,8 +787,8 @@ int idemStoreSee(IdemCall *pCall, const IdemValue *pSource, const IdemValue *pEv
   return sqlite3_changes(pCall->db) > 0;
 }
 
-static void bindNothing(sqlite3_stmt *pStmt, const void *pArg) {
-  (void)pStmt;
+static void bindNothing(Binding *pBind, const void *pArg) {
+  (void)pBind;
   (void)pArg;
 }
 
@@ -816,17 +844,18 @@ sqlite3_stmt *idemStoreScan(IdemCall *pCall, const IdemListing *pScan) {
   if (!idemConnPrepared(pCall->pConn, iStmt)) idemSchemaVerify(pCall);
   sqlite3_stmt *pStmt = idemConnStmt(pCall, iStmt, azScan[pScan->eScan]);
   if (!pStmt) return 0;
+  Binding bind = {pStmt, SQLITE_OK};
   switch (pScan->eScan) {
-  case IDEM_SCAN_KEY: bindValue(pStmt, 2, &pScan->key); /* fall through */
-  case IDEM_SCAN_SCOPE: bindValue(pStmt, 1, &pScan->scope); break;
+  case IDEM_SCAN_KEY: bindValue(&bind, 2, &pScan->key); /* fall through */
+  case IDEM_SCAN_SCOPE: bindValue(&bind, 1, &pScan->scope); break;
   case IDEM_SCAN_STATE:
-    bindName(pStmt, 3, aStateName[pScan->aState[0]]);
-    bindName(pStmt, 4, aStateName[pScan->aState[1]]);
-    sqlite3_bind_int64(pStmt, 6, pScan->hi); /* fall through */
-  case IDEM_SCAN_ROWID: sqlite3_bind_int64(pStmt, 5, pScan->lo); break;
+    bindName(&bind, 3, aStateName[pScan->aState[0]]);
+    bindName(&bind, 4, aStateName[pScan->aState[1]]);
+    bindInt(&bind, 6, pScan->hi); /* fall through */
+  case IDEM_SCAN_ROWID: bindInt(&bind, 5, pScan->lo); break;
   default: assert(pScan->eScan == IDEM_SCAN_ALL);
   }
-  return pStmt;
+  return bound(pCall, &bind);
 }
 
 void idemStoreScanRow(IdemCall *pCall, sqlite3_stmt *pStmt, IdemRecord *pRec, IdemPolicy *pPol,

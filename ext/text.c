@@ -165,6 +165,7 @@ int64_t idemArgInt(IdemCall *pCall, sqlite3_value *pArg, const char *zWhat, int6
     double r = sqlite3_value_double(pArg);
     /* Within +-2^53 every integral double is exact; NaN is NULL in SQLite. */
     if (r < -9007199254740992.0 || r > 9007199254740992.0) {
+      if (lo <= INT64_MIN && hi >= INT64_MAX) idemFail(pCall, IDEM_E_REAL, zWhat);
       idemFail(pCall, IDEM_E_RANGE, zWhat, (sqlite3_int64)lo, (sqlite3_int64)hi);
       return 0;
     }

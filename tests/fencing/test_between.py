@@ -30,8 +30,8 @@ def at(ms):
     return call(f"SELECT idem_clock({NOW + ms})")
 
 
-def claims(token, operation="op"):
-    return call(f"SELECT idem_claim('t','KEY','fp','{operation}','{token}')")
+def claims(token, operation="op", fingerprint="fp"):
+    return call(f"SELECT idem_claim('t','KEY','{fingerprint}','{operation}','{token}')")
 
 
 def says(verb, token, *more):
@@ -73,6 +73,8 @@ MINE = {
 RIVALS = {
     "claims": [claims(C)],
     "claims with b": [claims(B)],
+    "claims another request with b": [claims(B, "op", "fp-2")],
+    "claims another with b": [claims(B, "other")],
     "claims with b, completes": [claims(B), says("complete", B, "b")],
     "completes": [says("complete", A, "rival")],
     "releases": [says("release", A)],

@@ -3,7 +3,7 @@ import sqlite3
 
 import pytest
 
-from conftest import SO, claim, connect, one, policy
+from conftest import PRAGMAS, SO, claim, connect, one, policy, record
 
 ADVISED = {"LENGTH": 1_000_000, "SQL_LENGTH": 100_000, "COLUMN": 100, "EXPR_DEPTH": 24,
            "COMPOUND_SELECT": 3, "VDBE_OP": 25_000, "FUNCTION_ARG": 24, "ATTACHED": 0,
@@ -67,4 +67,27 @@ def test_below_them_calls_fail_and_say_so(path, name):
     tighten(db, ADVISED)
     db.execute("DELETE FROM idem_store")
     live(db, "again")
+    db.close()
+
+
+HALF = "\u20aa" * 170_000                              # twice: 680 kB in UTF-16, 1.02 MB in UTF-8
+
+
+@pytest.mark.parametrize("verb, args", [
+    ("complete", "?||?, 201"), ("checkpoint", "'point', ?||?")])
+def test_what_is_too_long_in_utf_8_alone_is_not_lost(path, verb, args):
+    """Bound, it would be too long: that must not make a NULL of it."""
+    if PRAGMAS:
+        pytest.skip("has an encoding of its own")
+    raw = connect(path, init=False, load=False)
+    raw.executescript("PRAGMA encoding = 'UTF-16'; CREATE TABLE mine(a)")
+    raw.close()
+    db = connect(path)
+    claim(db, "k", token=TOKEN)
+    before = record(db, "k")
+    tighten(db)
+    with pytest.raises(sqlite3.Error, match="^idem_.*too big"):
+        db.execute(f"SELECT idem_{verb}('t', 'k', ?, {args})", (TOKEN, HALF, HALF)).fetchall()
+    assert record(db, "k") == before and not db.in_transaction
+    assert one(db, "SELECT idem_complete('t', 'k', ?, 'short')", TOKEN) == 1
     db.close()

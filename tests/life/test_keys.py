@@ -171,7 +171,8 @@ def test_derive_key_takes_many_steps(db):
     ((None, "s"), "key is NULL"), (("k", None), "step is NULL"), (("k", "s", None), "step is NULL"),
     (("", "s"), "key is empty"), (("k" * 256, "s"), "256 characters, the limit is 255"),
     (("a\u0000b", "s"), "control"), ((b"k", "s"), "key is not TEXT"), ((7, "s"), "key is not TEXT"),
-    (("k", 1.5), "step is not an integer"), (("k", 1e300), "step is out of range")], ids=range(12))
+    (("k", 1.5), "step is not an integer"), (("k", 1e300), "step is a REAL beyond 2^53"),
+    (("k", 1e17), "bind it as an INTEGER")], ids=range(13))
 def test_derive_key_refuses(db, args, text):
     refused(db, f"SELECT idem_derive_key({', '.join('?' * len(args))})", *args, text=text,
             code="SQLITE_ERROR")

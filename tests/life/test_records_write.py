@@ -574,3 +574,29 @@ def test_a_rowid_however_it_is_bound(db, spelled):
     assert one(db, "SELECT key FROM idem_records WHERE rowid = ?", spelled(rowid)) == "b"
     assert db.execute("DELETE FROM idem_records WHERE rowid = ?", (spelled(rowid),)).rowcount == 1
     assert one(db, "SELECT group_concat(key) FROM idem_records") == "a"
+
+
+def test_token_is_proves_as_token_equals(db):
+    insert(db)
+    sql = "UPDATE idem_records SET state = 'completed', response = 'r' WHERE scope = 't' AND key = 'k' AND token IS ?"
+    for nobodys in (None, OTHER, TOKEN.upper(), TOKEN.encode()):
+        assert db.execute(sql, (nobodys,)).rowcount == 0
+    assert record(db, "k")["state"] == "processing"
+    assert db.execute(sql, (TOKEN,)).rowcount == 1 and record(db, "k")["response"] == "r"
+    assert db.execute("SELECT key FROM idem_records WHERE token IS ?", (TOKEN,)).fetchall() == [("k",)]
+
+
+@pytest.mark.parametrize("column", ["scope", "key", "fingerprint", "attempt", "outcome"])
+def test_a_column_that_no_verb_sets_is_named(db, column):
+    insert(db)
+    refused(db, f"UPDATE idem_records SET {column} = 'z' WHERE key = 'k' AND token = ?", TOKEN, text=f"column {column}",
+            code="SQLITE_ERROR")
+
+
+def test_another_schemas_name_is_mains_table(db, tmp_path):
+    """README says so: SQLite does not tell a table that is in every schema which one was meant."""
+    fresh(tmp_path / "other.db").close()
+    db.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
+    insert(db)
+    assert db.execute("SELECT key FROM other.idem_records").fetchall() == [("k",)]
+    assert one(db, "SELECT count(*) FROM other.idem_store") == 0

@@ -48,6 +48,21 @@ def assert_replays(db):
     assert '"replay"' in one(db, "SELECT idem_claim('t', 'done', 'fp')")
 
 
+@needs_authorizer
+def test_again_where_nobody_can_tell_whether_it_is_loaded(store):
+    """Two of it on one connection would have two clocks."""
+    db = raw(store)
+    db.load_extension(SO)
+    one(db, "SELECT idem_clock(1700000000000)")
+    db.set_authorizer(lambda action, a, b, *rest: sqlite3.SQLITE_DENY if b == "idem_version" else sqlite3.SQLITE_OK)
+    with pytest.raises(sqlite3.OperationalError, match="whether it is loaded already: not authorized"):
+        db.load_extension(SO)
+    db.set_authorizer(None)
+    assert claim(db, "k")["created_at"] == 1700000000000
+    assert '"in_progress"' in one(db, "SELECT idem_claim('t', 'k', 'fp')")
+    db.close()
+
+
 def test_twice_through_the_api(store):
     db = raw(store)
     db.load_extension(SO)
