@@ -381,8 +381,9 @@ void idemConnRun(IdemCall *pCall, void (*xBody)(IdemCall *, void *), void *pArg)
   if (idemConnReplicates(pCall->pConn) && sqlite3_txn_state(db, "main") == SQLITE_TXN_NONE &&
       sqlite3_db_readonly(db, "main") != 1) {
     if (!sqlite3_get_autocommit(db)) {
-      /* Changes nothing, but begins as a write does: with the busy handler, at the newest state. Not
-      ** on a table of the store, which nobody has compared yet: a view of that name would run. */
+      /* Changes nothing, but begins as a write does: with the busy handler, at the newest state.
+      ** Not on a table of the store, which nobody has compared yet: a view of that name would run.
+      */
       runStatement(pCall, IDEM_STMT_LOCK, "INSERT INTO main.idem_call(result) SELECT NULL WHERE 0");
       forgiveLock(pCall);
     } else if (sqlite3_txn_state(db, 0) != SQLITE_TXN_NONE) {
