@@ -16,10 +16,10 @@ answer in time) is ambiguous: the client asks again with the same token until it
 in fifty is abandoned, as by a worker that dies: nobody may ever execute it.
 
 Faults: every other time the leader is killed (SIGKILL) and restarted; else, in turn, a follower is
-stopped (SIGSTOP) and continued; both followers; the leader; all are killed; leadership is handed
-over. With --net each node has a network namespace of its own (the program is started below `unshare
---net`, as root), and the leader is cut from the others but not from its clients, the leader's cable
-is pulled, a follower's cable is pulled.
+stopped (SIGSTOP) and continued; both followers; the leader; all are killed; the leader is stopped
+with SIGTERM and started again. With --net each node has a network namespace of its own (the program
+is started below `unshare --net`, as root), and the leader is cut from the others but not from its
+clients, the leader's cable is pulled, a follower's cable is pulled.
 
 Prints the report as JSON; exit code 0 if nothing was lost and nothing happened twice.
 """

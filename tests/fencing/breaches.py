@@ -127,6 +127,15 @@ BREACHES = [
            '"attempt=attempt+1"',
            '"attempt=attempt"',
            "life"),
+    # Whether an audited claim is the one that is there. Not here: due_at, since all else is.
+    Breach("another's operation is mine", 'store.c',
+           '" AND operation=? AND fingerprint=? AND due_at=?"',
+           '" AND (operation=? OR 1) AND fingerprint=? AND due_at=?"',
+           BETWEEN),
+    Breach("another's fingerprint is mine", 'store.c',
+           '" AND operation=? AND fingerprint=? AND due_at=?"',
+           '" AND operation=? AND (fingerprint=? OR 1) AND due_at=?"',
+           BETWEEN),
     # Not here: what is remembered (recallRecord). The verdict compares the token again and the
     # write demands what was remembered, so a wrong memory costs a look and changes nothing.
     # Whose token it is (claim.c, finish.c).

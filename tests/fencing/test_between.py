@@ -114,7 +114,7 @@ def open_two(path, audit="exceptions", stale="unknown"):
     """A store, and two connections on it that do not wait for each other."""
     me = connect(path, timeout=0)
     me.execute("PRAGMA journal_mode = WAL").fetchall()
-    me.execute("INSERT INTO idem_policy(operation) VALUES ('op')")
+    me.execute("INSERT INTO idem_policy(operation) VALUES ('op'), ('other')")
     other = connect(path, init=False, timeout=0)
     for db in (me, other):
         db.execute("PRAGMA synchronous = OFF")
@@ -124,7 +124,7 @@ def open_two(path, audit="exceptions", stale="unknown"):
 
 def reset(me, other, audit="exceptions", stale="unknown"):
     me.execute("UPDATE idem_policy SET lease_ms = ?, retention_ms = ?, tombstone_ms = ?, audit = ?,"
-               " on_stale = ?, max_attempts = 0 WHERE operation = 'op'",
+               " on_stale = ?, max_attempts = 0 WHERE operation IN ('op', 'other')",
                (LEASE, RETENTION, TOMBSTONE, audit, stale))
     for db in (me, other):
         at(0)(db, "")
