@@ -22,7 +22,9 @@
 --                                         sql/ledger/70_depreciation.sql
 --   unbalanced_or_unsealed_entry,
 --   integrity_violation                   the proof of the book; integrity_report sums it up
---   vat_register_check                    VAT periods whose register and ledger differ
+--   vat_register_check                    VAT periods whose register and ledger differ. A line on a
+--                                         VAT account is tax if it names a tax code; what pays or
+--                                         nets tax names none
 --   entry since the proof                 of the month or before, not proved yet: run this again
 --   earlier VAT period open               months are closed in their order
 --   next VAT period missing               the day after must be in an open one, or nothing can be
@@ -37,8 +39,8 @@
 DROP TABLE IF EXISTS temp.close_month;
 
 -- One statement, so that all of it sees the same moment. What comes after it meets the guards of
--- the tables, but a manual entry may still touch a VAT account: the last row begins with minus the
--- entries of this moment, and the transaction adds those it finds.
+-- the tables, but a manual entry may still post tax on a VAT account: the last row begins with
+-- minus the entries of this moment, and the transaction adds those it finds.
 CREATE TEMP TABLE close_month AS
 SELECT 'unbalanced_or_unsealed_entry' AS must_be_0, count(*) AS found
 FROM unbalanced_or_unsealed_entry WHERE company_id = :company

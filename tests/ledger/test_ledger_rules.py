@@ -549,6 +549,33 @@ def test_closing_a_month_as_the_readme_says(book):
     book.healthy()
 
 
+@pytest.mark.parametrize("code, difference", [(None, []), ("V21", [("output", 2100), ("input", 1050)])])
+def test_a_vat_line_without_tax_code_settles(book, code, difference):
+    book.invoice("1", 10000)                                        # tax 2100
+    book.bill("B-1", net=5000)                                      # tax 1050
+    book.manual(1, "2026-03-31", [(OUTPUT, 2100, None, code), (INPUT, -1050, None, code), (BANK, -1050)])
+    assert book.all("SELECT side, difference_minor FROM vat_register_check WHERE vat_period = '2026-03'"
+                    " AND difference_minor <> 0 ORDER BY side DESC") == difference
+    assert {r[0] for r in book.all("SELECT net_minor FROM trial_balance WHERE account IN ('4492', '2441')")} == {0}
+
+
+@pytest.mark.parametrize("kind", ["invoice", "bill"])
+def test_the_tax_of_a_document_names_its_code(book, kind):
+    """What vat_register_check leaves out cannot be tax of a document."""
+    doc = book.draft("1") if kind == "invoice" else book.bill_draft("B-1")
+    written = {"invoice": book.sales_entry, "bill": book.bill_entry}[kind]
+
+    def without_code(document):
+        entry = written(document)
+        book("INSERT INTO journal_line SELECT entry_id, 9, company_id, account_id, currency, amount_minor, base_amount_minor, party_id, NULL"
+             " FROM journal_line WHERE entry_id = ? AND tax_code IS NOT NULL", entry)
+        book("DELETE FROM journal_line WHERE entry_id = ? AND tax_code IS NOT NULL", entry)
+        return entry
+
+    book.sales_entry = book.bill_entry = without_code
+    raises("ENTRY_MISMATCH", book.issue if kind == "invoice" else book.register, doc)
+
+
 def test_year_change_needs_no_counter_row(book):
     old = [book.invoice(None, date="2026-12-31"), book.invoice(None, date="2027-01-01"), book.invoice(None, date="2026-12-31")]
     assert [book.one("SELECT full_number FROM sales_document WHERE id = ?", d) for d in old] == ["INV-2026-00001", "INV-2027-00001", "INV-2026-00002"]

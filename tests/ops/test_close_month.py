@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from ledger_book import BANK, EQUITY, EXPENSE, OUTPUT, REVENUE, Book
+from ledger_book import BANK, EQUITY, EXPENSE, INPUT, OUTPUT, REVENUE, Book
 from ops.ops_kit import shell, shell_says, statements, text, typed
 
 MARCH = {"company": 1, "until": "2026-03-31"}
@@ -181,6 +181,11 @@ def test_others_write_during_the_proof(book, tmp_path, date, since):
 def test_a_wrong_parameter_closes_nothing(book, values):
     stuck_event(book)
     assert not_closed(book, **values)
+
+
+def test_vat_is_paid_in_the_month(book):
+    book.manual(1, "2026-03-31", [(OUTPUT, 2100), (INPUT, -1050), (BANK, -1050)])
+    assert close(book) == ({}, CLOSED)
 
 
 def test_what_concerns_others_does_not_matter(book):
