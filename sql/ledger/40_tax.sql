@@ -8,7 +8,8 @@
 --   * isaf_code is the tax office's classifier: `PVM` and digits in Lithuania.
 --   * Unique: (company, VAT period label); periods do not overlap. A document belongs to the period
 --     of its tax point (sales: supply date, else issue date; purchases: registration date). A filed
---     period takes no documents: they fall into the next open one. Filed is final.
+--     period takes no documents: they fall into the next open one. Filed is final. Documents without
+--     a period, from before the company had any, stay so: no period is inserted over their days.
 
 -- Tables -----------------------------------------------------------------------------------------
 
@@ -63,6 +64,13 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM vat_period
                   WHERE company_id = NEW.company_id
                     AND (period = NEW.period OR (starts_on <= NEW.ends_on AND ends_on >= NEW.starts_on)));
+  SELECT RAISE(ABORT, 'VAT_PERIOD_MISMATCH: documents of these days have no VAT period, and that is final; begin after them')
+   WHERE EXISTS (SELECT 1 FROM sales_document
+                  WHERE company_id = NEW.company_id AND status = 'issued' AND vat_period IS NULL
+                    AND coalesce(supply_date, issue_date) BETWEEN NEW.starts_on AND NEW.ends_on)
+      OR EXISTS (SELECT 1 FROM received_bill
+                  WHERE company_id = NEW.company_id AND status = 'registered' AND vat_period IS NULL
+                    AND registration_date BETWEEN NEW.starts_on AND NEW.ends_on);
 END;
 
 CREATE TRIGGER vat_period_update BEFORE UPDATE ON vat_period

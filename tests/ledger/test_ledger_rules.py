@@ -576,6 +576,34 @@ def test_the_tax_of_a_document_names_its_code(book, kind):
     raises("ENTRY_MISMATCH", book.issue if kind == "invoice" else book.register, doc)
 
 
+@pytest.mark.parametrize("make, day", [
+    (lambda book: book.invoice("1", date="2026-03-10"), "2026-03-10"),
+    (lambda book: book.invoice("1", date="2026-03-10", supply="2026-02-20"), "2026-02-20"),
+    (lambda book: book.bill("B-1", registered="2026-03-06"), "2026-03-06"),
+])
+def test_no_vat_period_over_documents_without_one(book, make, day):
+    """A company registers for VAT in June: what it issued before is in no period, and never will be."""
+    guard = book.one("SELECT sql FROM sqlite_schema WHERE name = 'vat_period_delete'")
+    book("DROP TRIGGER vat_period_delete")
+    book("DELETE FROM vat_period WHERE company_id = 1")
+    book(guard)
+    insert = "INSERT INTO vat_period (company_id, period, starts_on, ends_on) VALUES (1, ?, ?, ?)"
+    make(book)
+    book.refused("VAT_PERIOD_MISMATCH", insert, "2026", "2026-01-01", "2026-12-31")
+    book.refused("VAT_PERIOD_MISMATCH", insert, "day", day, day)
+    book(insert, "2026-06", "2026-06-01", "2026-06-30")
+    book.refused("VAT_PERIOD_MISMATCH", insert, "day", day, day)
+    # Days without documents, also late and close to the others; drafts and another company have no say.
+    book.draft("2", date="2026-04-01")
+    book.bill_draft("B-2", registered="2026-04-01")
+    for late in ("2026-01-01", "2026-02-19", "2026-02-21", "2026-03-05", "2026-03-07", "2026-03-09", "2026-03-11", "2026-04-01"):
+        book(insert, late, late, late)
+    # A document whose day had no period yet, and which took a later one, is in the right one for good.
+    book.invoice("3", date="2026-05-10")
+    book(insert, "2026-05", "2026-05-01", "2026-05-31")
+    book.healthy()
+
+
 def test_year_change_needs_no_counter_row(book):
     old = [book.invoice(None, date="2026-12-31"), book.invoice(None, date="2027-01-01"), book.invoice(None, date="2026-12-31")]
     assert [book.one("SELECT full_number FROM sales_document WHERE id = ?", d) for d in old] == ["INV-2026-00001", "INV-2027-00001", "INV-2026-00002"]
