@@ -1,8 +1,8 @@
 -- idem ledger · 40 · tax codes, VAT periods
 --
 --   * Unique: (company, tax code). A code has one rate; a new rate is a new code, so a document needs
---     no copy of the rate and an old credit note keeps the old one. Frozen once used, apart from
---     valid_to.
+--     no copy of the rate and an old credit note keeps the old one. Frozen, apart from name, valid_to
+--     and, until a filed VAT period reports it, isaf_code; a missing one may be added at any time.
 --   * kind: 'standard' (any rate the document charges, 0 too), 'exempt', 'reverse_charge' (a seller
 --     charges no tax, a buyer owes and deducts it), 'non_deductible' (charged, but no input tax).
 --   * isaf_code is the tax office's classifier: `PVM` and digits in Lithuania.
@@ -51,6 +51,14 @@ BEGIN
   SELECT RAISE(ABORT, 'IMMUTABLE: a tax code only changes its name, classifier and end; a new rate is a new code')
    WHERE (NEW.company_id, NEW.code, NEW.kind, NEW.rate_bp, NEW.valid_from)
            IS NOT (OLD.company_id, OLD.code, OLD.kind, OLD.rate_bp, OLD.valid_from);
+  SELECT RAISE(ABORT, 'IMMUTABLE: a filed VAT period reports this classifier; insert a new tax code for the new one')
+   WHERE NEW.isaf_code IS NOT OLD.isaf_code AND OLD.isaf_code IS NOT NULL
+     AND (EXISTS (SELECT 1 FROM vat_register_sales r
+                    JOIN vat_period p ON p.company_id = r.company_id AND p.period = r.vat_period
+                   WHERE r.company_id = OLD.company_id AND r.tax_code = OLD.code AND p.status = 'filed')
+          OR EXISTS (SELECT 1 FROM vat_register_purchases r
+                       JOIN vat_period p ON p.company_id = r.company_id AND p.period = r.vat_period
+                      WHERE r.company_id = OLD.company_id AND r.tax_code = OLD.code AND p.status = 'filed'));
 END;
 
 CREATE TRIGGER tax_code_delete BEFORE DELETE ON tax_code

@@ -604,6 +604,30 @@ def test_no_vat_period_over_documents_without_one(book, make, day):
     book.healthy()
 
 
+@pytest.mark.parametrize("make, code", [
+    (lambda book, code: book.invoice("1", tax_code=code), "V21"),
+    (lambda book, code: book.bill("B-1", tax_code=code), "ND21")])
+def test_the_classifier_of_a_filed_period_stays(book, make, code):
+    change = "UPDATE tax_code SET isaf_code = ? WHERE company_id = ? AND code = ?"
+    make(book, code)
+    book(change, "PVM15", 1, code)                                  # used, and nothing filed yet
+    book("UPDATE vat_period SET status = 'filed' WHERE company_id = 1 AND period <= '2026-03'")
+    for new in ("PVM16", None):
+        book.refused("IMMUTABLE", change, new, 1, code)
+    book("UPDATE tax_code SET name = 'as before', valid_to = '2026-12-31', isaf_code = isaf_code WHERE company_id = 1")
+    book(change, "PVM16", 1, "V9")                                  # not in the filed period
+    book(change, "PVM16", 2, code)                                  # another company's
+    book.healthy()
+
+
+def test_a_missing_classifier_is_added_when_the_period_is_filed(book):
+    book("UPDATE tax_code SET isaf_code = NULL")
+    book.invoice("1")
+    book("UPDATE vat_period SET status = 'filed' WHERE company_id = 1 AND period <= '2026-03'")
+    book("UPDATE tax_code SET isaf_code = 'PVM1'")
+    book.refused("IMMUTABLE", "UPDATE tax_code SET isaf_code = 'PVM2' WHERE company_id = 1 AND code = 'V21'")
+
+
 def test_year_change_needs_no_counter_row(book):
     old = [book.invoice(None, date="2026-12-31"), book.invoice(None, date="2027-01-01"), book.invoice(None, date="2026-12-31")]
     assert [book.one("SELECT full_number FROM sales_document WHERE id = ?", d) for d in old] == ["INV-2026-00001", "INV-2027-00001", "INV-2026-00002"]
