@@ -98,6 +98,26 @@ def test_order_total_counts_the_invoice_being_issued(book):
     book.healthy()
 
 
+@pytest.mark.parametrize("way_out", ["annul", "credit"])
+def test_an_order_invoiced_in_another_currency_is_freed(book, way_out):
+    """Once the mistake is annulled or credited in full, the order's total may be known in its own currency."""
+    order = "INSERT INTO order_total VALUES (1, 'web', '7', 'USD', 99999)"
+    invoice = book.invoice("7", 10000)
+    half = book.credit(invoice, 5000)
+    with pytest.raises(sqlite3.Error, match="^ORDER_TOTAL_EXCEEDED: .* in another currency"):
+        book(order)
+    if way_out == "annul":
+        book.annul(invoice)
+    else:
+        book.issue(half)
+        book.refused("ORDER_TOTAL_EXCEEDED", order)
+        book.issue(book.credit(invoice, 5000))
+    book(order)
+    with pytest.raises(sqlite3.Error, match="^ORDER_TOTAL_EXCEEDED: .* in another currency"):
+        book.invoice("7", 100)
+    book.healthy()
+
+
 def test_annulment(book):
     invoice = book.invoice("1001", 500)
     book.annul(invoice)
