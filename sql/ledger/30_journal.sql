@@ -52,7 +52,7 @@ CREATE TABLE journal_line (
   amount_minor       INTEGER NOT NULL CHECK (amount_minor BETWEEN -999999999999999 AND 999999999999999),
   base_amount_minor  INTEGER NOT NULL CHECK (base_amount_minor BETWEEN -999999999999999 AND 999999999999999),
   party_id           INTEGER,
-  tax_code           TEXT,                     -- on VAT accounts: whose tax this is
+  tax_code           TEXT,                     -- on VAT accounts: whose tax this is; NULL settles tax
   PRIMARY KEY (entry_id, line_no),
   CHECK (amount_minor <> 0 OR base_amount_minor <> 0),
   CHECK (NOT (amount_minor > 0 AND base_amount_minor < 0)),

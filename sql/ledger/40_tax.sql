@@ -1,14 +1,15 @@
 -- idem ledger · 40 · tax codes, VAT periods
 --
 --   * Unique: (company, tax code). A code has one rate; a new rate is a new code, so a document needs
---     no copy of the rate and an old credit note keeps the old one. Frozen once used, apart from
---     valid_to.
+--     no copy of the rate and an old credit note keeps the old one. Frozen, apart from name, valid_to
+--     and, until a filed VAT period reports it, isaf_code; a missing one may be added at any time.
 --   * kind: 'standard' (any rate the document charges, 0 too), 'exempt', 'reverse_charge' (a seller
 --     charges no tax, a buyer owes and deducts it), 'non_deductible' (charged, but no input tax).
 --   * isaf_code is the tax office's classifier: `PVM` and digits in Lithuania.
 --   * Unique: (company, VAT period label); periods do not overlap. A document belongs to the period
 --     of its tax point (sales: supply date, else issue date; purchases: registration date). A filed
---     period takes no documents: they fall into the next open one. Filed is final.
+--     period takes no documents: they fall into the next open one. Filed is final. Documents without
+--     a period, from before the company had any, stay so: no period is inserted over their days.
 
 -- Tables -----------------------------------------------------------------------------------------
 
@@ -50,6 +51,14 @@ BEGIN
   SELECT RAISE(ABORT, 'IMMUTABLE: a tax code only changes its name, classifier and end; a new rate is a new code')
    WHERE (NEW.company_id, NEW.code, NEW.kind, NEW.rate_bp, NEW.valid_from)
            IS NOT (OLD.company_id, OLD.code, OLD.kind, OLD.rate_bp, OLD.valid_from);
+  SELECT RAISE(ABORT, 'IMMUTABLE: a filed VAT period reports this classifier; insert a new tax code for the new one')
+   WHERE NEW.isaf_code IS NOT OLD.isaf_code AND OLD.isaf_code IS NOT NULL
+     AND (EXISTS (SELECT 1 FROM vat_register_sales r
+                    JOIN vat_period p ON p.company_id = r.company_id AND p.period = r.vat_period
+                   WHERE r.company_id = OLD.company_id AND r.tax_code = OLD.code AND p.status = 'filed')
+          OR EXISTS (SELECT 1 FROM vat_register_purchases r
+                       JOIN vat_period p ON p.company_id = r.company_id AND p.period = r.vat_period
+                      WHERE r.company_id = OLD.company_id AND r.tax_code = OLD.code AND p.status = 'filed'));
 END;
 
 CREATE TRIGGER tax_code_delete BEFORE DELETE ON tax_code
@@ -63,6 +72,13 @@ BEGIN
    WHERE EXISTS (SELECT 1 FROM vat_period
                   WHERE company_id = NEW.company_id
                     AND (period = NEW.period OR (starts_on <= NEW.ends_on AND ends_on >= NEW.starts_on)));
+  SELECT RAISE(ABORT, 'VAT_PERIOD_MISMATCH: documents of these days have no VAT period, and that is final; begin after them')
+   WHERE EXISTS (SELECT 1 FROM sales_document
+                  WHERE company_id = NEW.company_id AND status = 'issued' AND vat_period IS NULL
+                    AND coalesce(supply_date, issue_date) BETWEEN NEW.starts_on AND NEW.ends_on)
+      OR EXISTS (SELECT 1 FROM received_bill
+                  WHERE company_id = NEW.company_id AND status = 'registered' AND vat_period IS NULL
+                    AND registration_date BETWEEN NEW.starts_on AND NEW.ends_on);
 END;
 
 CREATE TRIGGER vat_period_update BEFORE UPDATE ON vat_period

@@ -399,7 +399,7 @@ BEGIN
   VALUES (NEW.id, NEW.company_id, NEW.order_channel, NEW.order_ref, NEW.order_part);
   SELECT RAISE(ABORT, 'ORDER_ALREADY_INVOICED: the order part could not be claimed')
    WHERE NOT EXISTS (SELECT 1 FROM order_claim WHERE invoice_id = NEW.id AND released_by = 0);
-  SELECT RAISE(ABORT, 'ORDER_TOTAL_EXCEEDED: this invoice takes the order above its total')
+  SELECT RAISE(ABORT, 'ORDER_TOTAL_EXCEEDED: this invoice takes the order above its total, or is in another currency')
     FROM order_balance
    WHERE company_id = NEW.company_id AND channel = NEW.order_channel AND order_ref = NEW.order_ref
      AND (invoiced_minor - credited_minor > total_minor OR other_currency > 0);
@@ -521,7 +521,7 @@ END;
 
 CREATE TRIGGER order_total_inserted AFTER INSERT ON order_total
 BEGIN
-  SELECT RAISE(ABORT, 'ORDER_TOTAL_EXCEEDED: more than this is invoiced already')
+  SELECT RAISE(ABORT, 'ORDER_TOTAL_EXCEEDED: more than this is invoiced already, or in another currency')
     FROM order_balance
    WHERE company_id = NEW.company_id AND channel = NEW.channel AND order_ref = NEW.order_ref
      AND (invoiced_minor - credited_minor > total_minor OR other_currency > 0);
@@ -536,7 +536,7 @@ END;
 
 CREATE TRIGGER order_total_updated AFTER UPDATE ON order_total
 BEGIN
-  SELECT RAISE(ABORT, 'ORDER_TOTAL_EXCEEDED: more than this is invoiced already')
+  SELECT RAISE(ABORT, 'ORDER_TOTAL_EXCEEDED: more than this is invoiced already, or in another currency')
     FROM order_balance
    WHERE company_id = NEW.company_id AND channel = NEW.channel AND order_ref = NEW.order_ref
      AND invoiced_minor - credited_minor > total_minor;
@@ -637,7 +637,7 @@ SELECT t.company_id, t.channel, t.order_ref, t.currency, t.total_minor,
        (SELECT count(*)
           FROM order_claim c JOIN sales_document i ON i.id = c.invoice_id
          WHERE c.company_id = t.company_id AND c.channel = t.channel AND c.order_ref = t.order_ref
-           AND i.currency <> t.currency) AS other_currency
+           AND c.released_by = 0 AND i.currency <> t.currency) AS other_currency
   FROM order_total t;
 
 -- One row per order part that was ever invoiced: who holds it now, and what happened before.

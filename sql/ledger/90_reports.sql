@@ -5,8 +5,10 @@
 --     counted with the document they correct; a supplier credit note without one stands alone,
 --     negative.
 --   * receivable_aging, payable_aging: the same by days overdue (due date, else document date).
---   * vat_register_check: register against ledger, per VAT period. A difference means a posting on a
---     VAT account that no document explains, or the reverse.
+--   * vat_register_check: register against ledger, per VAT period. On a VAT account a line that names a
+--     tax code is tax of its period. A line without one settles tax (pays, nets or transfers it) and is
+--     left out; invoices and bills have no such line, their guards demand the code. A difference means
+--     tax in the ledger that no document explains, or the reverse.
 --   * integrity_report: every rule of this schema proved again from the rows. Empty on a healthy book.
 --     SQLite has no users: whoever has the file can drop a trigger. This view tells what came of it.
 
@@ -74,7 +76,7 @@ SELECT o.company_id, o.supplier_id AS party_id, o.currency,
  GROUP BY o.company_id, o.supplier_id, o.currency;
 
 -- Tax in the base currency, positive as in the registers. Ledger movements of a document count in its
--- VAT period, all others (manual entries) in the period of their date.
+-- VAT period, all others (manual entries) in the period of their date. Without a tax code it is no tax.
 CREATE VIEW vat_register_check AS
 SELECT company_id, vat_period, side,
        sum(register_minor) AS register_minor, sum(ledger_minor) AS ledger_minor,
@@ -98,7 +100,8 @@ SELECT company_id, vat_period, side,
           JOIN journal_entry e ON e.id = l.entry_id
           JOIN journal_seal z ON z.entry_id = e.id
           LEFT JOIN sales_document s ON e.source_kind = 'sales_document' AND s.id = e.source_id
-          LEFT JOIN received_bill b ON e.source_kind = 'received_bill' AND b.id = e.source_id)
+          LEFT JOIN received_bill b ON e.source_kind = 'received_bill' AND b.id = e.source_id
+         WHERE l.tax_code IS NOT NULL)
  GROUP BY company_id, vat_period, side;
 
 CREATE VIEW integrity_violation AS

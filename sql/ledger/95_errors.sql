@@ -63,6 +63,7 @@ VALUES
   ('WRONG_PERIOD', 422, 1, 'the number period does not follow from the date'),
   ('DATE_BEFORE_PREVIOUS', 422, 1, 'this series demands dates in the order of numbers'),
   ('SERIES_MISMATCH', 422, 1, 'the series does not fit company, kind or period'),
+  ('VAT_PERIOD_MISMATCH', 422, 1, 'documents of these days have no VAT period; begin after them'),
   ('TAX_CODE_MISMATCH', 422, 1, 'the company has no such tax code, or it is out of date or bears no tax'),
   ('WRONG_COMPANY', 422, 1, 'rows of two companies do not mix'),
   ('MUST_START_AS_DRAFT', 422, 1, 'insert a draft, then make it final with UPDATE'),

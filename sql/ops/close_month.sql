@@ -22,14 +22,20 @@
 --                                         sql/ledger/70_depreciation.sql
 --   unbalanced_or_unsealed_entry,
 --   integrity_violation                   the proof of the book; integrity_report sums it up
---   vat_register_check                    VAT periods whose register and ledger differ
+--   vat_register_check                    VAT periods whose register and ledger differ. A line on a
+--                                         VAT account is tax if it names a tax code; what pays or
+--                                         nets tax names none. Filed periods count too: a manual
+--                                         entry dated in them mends it, unlock first if need be. A
+--                                         closed fiscal year's do not: nothing can be posted there
 --   entry since the proof                 of the month or before, not proved yet: run this again
 --   earlier VAT period open               months are closed in their order
 --   next VAT period missing               the day after must be in an open one, or nothing can be
 --                                         issued: INSERT INTO vat_period first. A company without
 --                                         VAT periods needs none
 --   month not over                        by report_as_of, or today (UTC): depreciation that is
---                                         missing shows from the first of the next month on
+--                                         missing shows from the first of the next month on. A
+--                                         report_as_of beyond tomorrow counts as tomorrow, which is
+--                                         for time zones ahead of UTC
 --
 -- Run again for a month that is closed it says so and changes nothing, whatever the counts are.
 -- The year itself is closed in fiscal_year, by hand.
@@ -37,8 +43,8 @@
 DROP TABLE IF EXISTS temp.close_month;
 
 -- One statement, so that all of it sees the same moment. What comes after it meets the guards of
--- the tables, but a manual entry may still touch a VAT account: the last row begins with minus the
--- entries of this moment, and the transaction adds those it finds.
+-- the tables, but a manual entry may still post tax on a VAT account: the last row begins with
+-- minus the entries of this moment, and the transaction adds those it finds.
 CREATE TEMP TABLE close_month AS
 SELECT 'unbalanced_or_unsealed_entry' AS must_be_0, count(*) AS found
 FROM unbalanced_or_unsealed_entry WHERE company_id = :company
@@ -49,8 +55,10 @@ UNION ALL
 SELECT 'vat_register_check, difference', count(*)
 FROM vat_register_check AS c
 JOIN vat_period AS v ON v.company_id = c.company_id AND v.period = c.vat_period
-WHERE v.company_id = :company AND v.status = 'open' AND v.ends_on <= :until
-  AND c.difference_minor <> 0
+WHERE v.company_id = :company AND v.ends_on <= :until AND c.difference_minor <> 0
+  AND NOT EXISTS (SELECT 1 FROM fiscal_year AS y
+                  WHERE y.company_id = v.company_id AND y.status = 'closed'
+                    AND y.starts_on <= v.starts_on AND y.ends_on >= v.ends_on)
 UNION ALL
 SELECT 'entry since the proof', -count(*)
 FROM journal_entry WHERE company_id = :company AND entry_date <= :until;
@@ -104,7 +112,7 @@ SELECT 'next VAT period missing',
                        WHERE company_id = :company AND status = 'open'
                          AND starts_on <= date(:until, '+1 day') AND ends_on > :until)
 UNION ALL
-SELECT 'month not over', NOT ifnull(as_of > :until, 0) FROM report_day;
+SELECT 'month not over', NOT ifnull(min(as_of, date('now', '+1 day')) > :until, 0) FROM report_day;
 
 SELECT must_be_0, found FROM temp.close_month;
 

@@ -4,8 +4,10 @@ import re
 import pytest
 from ledger_book import Book
 
-# Changing or deleting an account asks whether it is used. An index for that would cost every posting.
-RARE = {"account_update": "an account is changed by hand", "account_delete": "an account is deleted by hand"}
+# Changing or deleting an account or a tax code asks whether it is used, a new VAT period whether its
+# days are. An index for that would cost every posting and every document.
+RARE = {"account_update": "an account is changed by hand", "account_delete": "an account is deleted by hand",
+        "tax_code_update": "a tax code is changed by hand", "vat_period_insert": "VAT periods are inserted once a year"}
 GROWING = {"sales_document", "sales_line", "sales_tax", "order_claim", "order_total", "annulment", "received_bill", "bill_line", "bill_tax",
            "bill_claim", "bill_void", "payment", "allocation", "settlement_batch", "settlement_line", "settlement_reversal", "webhook_event",
            "webhook_conflict", "journal_entry", "journal_line", "journal_seal", "depreciation_run", "depreciation_line", "asset", "party",

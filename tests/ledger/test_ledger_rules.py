@@ -98,6 +98,26 @@ def test_order_total_counts_the_invoice_being_issued(book):
     book.healthy()
 
 
+@pytest.mark.parametrize("way_out", ["annul", "credit"])
+def test_an_order_invoiced_in_another_currency_is_freed(book, way_out):
+    """Once the mistake is annulled or credited in full, the order's total may be known in its own currency."""
+    order = "INSERT INTO order_total VALUES (1, 'web', '7', 'USD', 99999)"
+    invoice = book.invoice("7", 10000)
+    half = book.credit(invoice, 5000)
+    with pytest.raises(sqlite3.Error, match="^ORDER_TOTAL_EXCEEDED: .* in another currency"):
+        book(order)
+    if way_out == "annul":
+        book.annul(invoice)
+    else:
+        book.issue(half)
+        book.refused("ORDER_TOTAL_EXCEEDED", order)
+        book.issue(book.credit(invoice, 5000))
+    book(order)
+    with pytest.raises(sqlite3.Error, match="^ORDER_TOTAL_EXCEEDED: .* in another currency"):
+        book.invoice("7", 100)
+    book.healthy()
+
+
 def test_annulment(book):
     invoice = book.invoice("1001", 500)
     book.annul(invoice)
@@ -547,6 +567,85 @@ def test_closing_a_month_as_the_readme_says(book):
     book.invoice("2", date="2026-03-31")
     book.refused("IMMUTABLE", "UPDATE vat_period SET status = 'open' WHERE period = '2026-03'")
     book.healthy()
+
+
+@pytest.mark.parametrize("code, difference", [(None, []), ("V21", [("output", 2100), ("input", 1050)])])
+def test_a_vat_line_without_tax_code_settles(book, code, difference):
+    book.invoice("1", 10000)                                        # tax 2100
+    book.bill("B-1", net=5000)                                      # tax 1050
+    book.manual(1, "2026-03-31", [(OUTPUT, 2100, None, code), (INPUT, -1050, None, code), (BANK, -1050)])
+    assert book.all("SELECT side, difference_minor FROM vat_register_check WHERE vat_period = '2026-03'"
+                    " AND difference_minor <> 0 ORDER BY side DESC") == difference
+    assert {r[0] for r in book.all("SELECT net_minor FROM trial_balance WHERE account IN ('4492', '2441')")} == {0}
+
+
+@pytest.mark.parametrize("kind", ["invoice", "bill"])
+def test_the_tax_of_a_document_names_its_code(book, kind):
+    """What vat_register_check leaves out cannot be tax of a document."""
+    doc = book.draft("1") if kind == "invoice" else book.bill_draft("B-1")
+    written = {"invoice": book.sales_entry, "bill": book.bill_entry}[kind]
+
+    def without_code(document):
+        entry = written(document)
+        book("INSERT INTO journal_line SELECT entry_id, 9, company_id, account_id, currency, amount_minor, base_amount_minor, party_id, NULL"
+             " FROM journal_line WHERE entry_id = ? AND tax_code IS NOT NULL", entry)
+        book("DELETE FROM journal_line WHERE entry_id = ? AND tax_code IS NOT NULL", entry)
+        return entry
+
+    book.sales_entry = book.bill_entry = without_code
+    raises("ENTRY_MISMATCH", book.issue if kind == "invoice" else book.register, doc)
+
+
+@pytest.mark.parametrize("make, day", [
+    (lambda book: book.invoice("1", date="2026-03-10"), "2026-03-10"),
+    (lambda book: book.invoice("1", date="2026-03-10", supply="2026-02-20"), "2026-02-20"),
+    (lambda book: book.bill("B-1", registered="2026-03-06"), "2026-03-06"),
+])
+def test_no_vat_period_over_documents_without_one(book, make, day):
+    """A company registers for VAT in June: what it issued before is in no period, and never will be."""
+    guard = book.one("SELECT sql FROM sqlite_schema WHERE name = 'vat_period_delete'")
+    book("DROP TRIGGER vat_period_delete")
+    book("DELETE FROM vat_period WHERE company_id = 1")
+    book(guard)
+    insert = "INSERT INTO vat_period (company_id, period, starts_on, ends_on) VALUES (1, ?, ?, ?)"
+    make(book)
+    book.refused("VAT_PERIOD_MISMATCH", insert, "2026", "2026-01-01", "2026-12-31")
+    book.refused("VAT_PERIOD_MISMATCH", insert, "day", day, day)
+    book(insert, "2026-06", "2026-06-01", "2026-06-30")
+    book.refused("VAT_PERIOD_MISMATCH", insert, "day", day, day)
+    # Days without documents, also late and close to the others; drafts and another company have no say.
+    book.draft("2", date="2026-04-01")
+    book.bill_draft("B-2", registered="2026-04-01")
+    for late in ("2026-01-01", "2026-02-19", "2026-02-21", "2026-03-05", "2026-03-07", "2026-03-09", "2026-03-11", "2026-04-01"):
+        book(insert, late, late, late)
+    # A document whose day had no period yet, and which took a later one, is in the right one for good.
+    book.invoice("3", date="2026-05-10")
+    book(insert, "2026-05", "2026-05-01", "2026-05-31")
+    book.healthy()
+
+
+@pytest.mark.parametrize("make, code", [
+    (lambda book, code: book.invoice("1", tax_code=code), "V21"),
+    (lambda book, code: book.bill("B-1", tax_code=code), "ND21")])
+def test_the_classifier_of_a_filed_period_stays(book, make, code):
+    change = "UPDATE tax_code SET isaf_code = ? WHERE company_id = ? AND code = ?"
+    make(book, code)
+    book(change, "PVM15", 1, code)                                  # used, and nothing filed yet
+    book("UPDATE vat_period SET status = 'filed' WHERE company_id = 1 AND period <= '2026-03'")
+    for new in ("PVM16", None):
+        book.refused("IMMUTABLE", change, new, 1, code)
+    book("UPDATE tax_code SET name = 'as before', valid_to = '2026-12-31', isaf_code = isaf_code WHERE company_id = 1")
+    book(change, "PVM16", 1, "V9")                                  # not in the filed period
+    book(change, "PVM16", 2, code)                                  # another company's
+    book.healthy()
+
+
+def test_a_missing_classifier_is_added_when_the_period_is_filed(book):
+    book("UPDATE tax_code SET isaf_code = NULL")
+    book.invoice("1")
+    book("UPDATE vat_period SET status = 'filed' WHERE company_id = 1 AND period <= '2026-03'")
+    book("UPDATE tax_code SET isaf_code = 'PVM1'")
+    book.refused("IMMUTABLE", "UPDATE tax_code SET isaf_code = 'PVM2' WHERE company_id = 1 AND code = 'V21'")
 
 
 def test_year_change_needs_no_counter_row(book):

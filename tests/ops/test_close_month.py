@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from ledger_book import BANK, EQUITY, EXPENSE, OUTPUT, REVENUE, Book
+from ledger_book import BANK, EQUITY, EXPENSE, INPUT, OUTPUT, REVENUE, Book
 from ops.ops_kit import shell, shell_says, statements, text, typed
 
 MARCH = {"company": 1, "until": "2026-03-31"}
@@ -181,6 +181,36 @@ def test_others_write_during_the_proof(book, tmp_path, date, since):
 def test_a_wrong_parameter_closes_nothing(book, values):
     stuck_event(book)
     assert not_closed(book, **values)
+
+
+def test_vat_is_paid_in_the_month(book):
+    book.manual(1, "2026-03-31", [(OUTPUT, 2100), (INPUT, -1050), (BANK, -1050)])
+    assert close(book) == ({}, CLOSED)
+
+
+@pytest.mark.parametrize("filed", ["2026-02", "2026-03"])
+def test_a_period_filed_by_hand_is_told_too(book, filed):
+    """To file and to lock are two things: an entry may still come between them, or before."""
+    book("UPDATE vat_period SET status = 'filed' WHERE period = ? AND status = 'open'", filed)
+    tax = [(EXPENSE, 100), (OUTPUT, -100, None, "V21")]
+    book.manual(1, filed + "-10", tax)
+    assert not_closed(book) == {"vat_register_check, difference": 1}
+    book.manual(2, filed + "-10", [(a, -x, *more) for a, x, *more in tax])
+    assert close(book) == ({}, CLOSED)
+
+
+def test_a_difference_of_a_closed_year_holds_up_nothing(book):
+    """Nothing can be posted there any more: it would be refused for good."""
+    book.manual(1, "2025-12-10", [(EXPENSE, 100), (OUTPUT, -100, None, "V21")])
+    assert not_closed(book) == {"vat_register_check, difference": 1}
+    book("UPDATE fiscal_year SET status = 'closed' WHERE label = '2025'")
+    assert close(book) == ({}, CLOSED)
+
+
+def test_a_look_into_the_future_ends_no_month(book):
+    book("UPDATE report_as_of SET as_of = '2199-01-01'")
+    assert not_closed(book, until="2198-12-31")["month not over"] == 1
+    assert close(book) == ({}, CLOSED), "what is over is over"
 
 
 def test_what_concerns_others_does_not_matter(book):
