@@ -14,6 +14,10 @@
 --   another payout that repeats one of the
 --   transactions (overlapping exports)      409 TRANSACTION_ALREADY_SETTLED, nothing of it is stored
 --   lines that are not the payout           422 SETTLEMENT_DOES_NOT_ADD_UP
+--
+-- A payout that failed after it was posted: an entry of the batch, purpose payout_reversal, that takes the
+-- net amount from bank and gives it to clearing, then a row in settlement_reversal, in one transaction. The
+-- next payout brings the money as one of its lines.
 
 -- step: draft
 -- No row: there is no such company, or :currency is not its own (another one needs base amounts, which

@@ -200,6 +200,11 @@ PLANTS = [
     ("SETTLEMENT_LINE_OF_OTHER_BATCH", "UPDATE settlement_line SET batch_id = 4711 WHERE txn_id = 't1'"),
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE settlement_reversal SET batch_id = {batch}"),
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE settlement_reversal SET entry_id = {manual}"),
+    ("SETTLEMENT_REVERSAL_WRONG", "UPDATE settlement_reversal SET reversed_on = '2026-03-19'"),
+    ("SETTLEMENT_REVERSAL_WRONG", "UPDATE journal_entry SET reverses_id = {manual} WHERE purpose = 'payout_reversal'"),
+    ("SETTLEMENT_REVERSAL_WRONG", "UPDATE journal_entry SET entry_date = '2026-02-01' WHERE purpose = 'payout_reversal'"),
+    ("SETTLEMENT_REVERSAL_WRONG", "UPDATE journal_line SET amount_minor = 2 * amount_minor"
+     " WHERE entry_id = (SELECT entry_id FROM settlement_reversal)"),
     ("SETTLEMENT_MISMATCH", "UPDATE settlement_line SET payment_id = {payment} WHERE txn_id = 't2'"),
     ("EVENT_TWICE", "UPDATE webhook_event SET event_id = 'evt_1'"),
     ("EVENT_STATUS_WRONG", "UPDATE webhook_event SET processed_at = NULL"),

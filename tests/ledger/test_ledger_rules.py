@@ -941,6 +941,25 @@ def test_settlements(book):
     book.healthy()
 
 
+def test_a_payout_that_failed_is_paid_again(book):
+    """The net amount comes back and is paid out again under a transaction of its own; the fee was taken once."""
+    book.payment("ch_1", 1000, provider="stripe", account="acct_1", money=CLEARING, date="2026-03-10")
+    batch = book.post_batch(book.batch("po_1", [("t1", "charge", 1000, 30)]))
+    payout = book.one("SELECT entry_id FROM settlement_batch WHERE id = ?", batch)
+    for lines, reverses in ((book.reversal_lines(payout), payout),              # would take back fee and gross amount
+                            (book.reversal_lines(payout), None), (None, payout),
+                            ([(BANK, -970), (CLEARING, 1000), (FEES, -30)], None), ([(BANK, -969), (CLEARING, 969)], None)):
+        raises("ENTRY_MISMATCH", book.fail_batch, batch, "fpo_1", lines=lines, reverses=reverses)
+    raises("REVERSAL_MISMATCH", book.fail_batch, batch, "fpo_1", "2026-03-19")
+    raises("REVERSAL_MISMATCH", book.fail_batch, book.batch("po_0", []), "fpo_1", lines=[(BANK, -1), (CLEARING, 1)])
+    book.fail_batch(batch, "fpo_1")
+    raises("ENTRY_ALREADY_POSTED", book.fail_batch, batch, "fpo_2")
+    book.post_batch(book.batch("po_2", [("t2", "payout_failure", 970, 0)], date="2026-03-28"))
+    balance = dict(book.all("SELECT account, sum(net_minor) FROM trial_balance GROUP BY account"))
+    assert (balance["2710"], balance["2720"], balance["6300"]) == (970, 0, 30)
+    book.healthy()
+
+
 def test_integer_sums_do_not_wrap(one_book):
     """Sums are 64-bit and fail loudly; the largest legal amounts stay far below."""
     with pytest.raises(sqlite3.OperationalError):
