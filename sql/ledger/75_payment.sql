@@ -6,8 +6,9 @@
 --     account belongs to the key: the same id on another account is another payment.
 --   * Cash without an id has no key, only the review list. Amount, date and party are never a key:
 --     importers that made them one dropped real second payments.
---   * A payment is recorded with all its facts, then posted with its entry, and never changed or
---     deleted. A payment that bounced is answered by a reversal: an opposite payment, once.
+--   * A payment is recorded with all its facts, then posted with its entry, and never changed. Before it
+--     is posted a mistyped one may be deleted, which frees its id; after that it is answered by a
+--     reversal, as one that bounced: an opposite payment, once. The id stays with the payment.
 --   * An allocation says what a payment paid: money in pays invoices, advances and supplier credit
 --     notes, money out pays bills and refunds credit notes. One live allocation per payment and
 --     document; undone by an opposite row, never by DELETE.
@@ -123,8 +124,10 @@ END;
 
 CREATE TRIGGER payment_update BEFORE UPDATE ON payment
 BEGIN
-  SELECT RAISE(ABORT, 'IMMUTABLE: a payment only changes by being posted; reverse it')
-   WHERE OLD.status IS NOT 'recorded' OR NEW.status IS NOT 'posted'
+  SELECT RAISE(ABORT, 'IMMUTABLE: a posted payment is never changed; reverse it')
+   WHERE OLD.status IS NOT 'recorded';
+  SELECT RAISE(ABORT, 'IMMUTABLE: a recorded payment only changes by being posted; delete it and record it again')
+   WHERE NEW.status IS NOT 'posted'
       OR (NEW.id, NEW.company_id, NEW.direction, NEW.provider, NEW.account, NEW.external_id, NEW.method, NEW.value_date,
           NEW.currency, NEW.amount_minor, NEW.base_amount_minor, NEW.party_id, NEW.memo, NEW.reverses_id, NEW.created_at)
            IS NOT
@@ -153,7 +156,13 @@ END;
 
 CREATE TRIGGER payment_delete BEFORE DELETE ON payment
 BEGIN
-  SELECT RAISE(ABORT, 'IMMUTABLE: a payment is never deleted; reverse it');
+  SELECT RAISE(ABORT, 'IMMUTABLE: a posted payment is never deleted; reverse it')
+   WHERE OLD.status IS NOT 'recorded';
+  SELECT RAISE(ABORT, 'IMMUTABLE: an entry is written for this payment; delete the entry first')
+   WHERE EXISTS (SELECT 1 FROM journal_entry
+                  WHERE company_id = OLD.company_id AND source_kind = 'payment' AND source_id = OLD.id);
+  SELECT RAISE(ABORT, 'IMMUTABLE: a settlement line is matched to this payment; delete its import first, or, if that is posted, post the payment and reverse it')
+   WHERE EXISTS (SELECT 1 FROM settlement_line WHERE payment_id = OLD.id);
 END;
 
 -- Guards: allocations ------------------------------------------------------------------------------

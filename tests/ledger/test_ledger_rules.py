@@ -809,6 +809,42 @@ def test_payment_reversal(book):
     book.healthy()
 
 
+def test_a_mistyped_payment(book):
+    """Until it is posted it is deleted, and its id is free again; after that it is reversed, and the id stays taken."""
+    pay = book.payment("B-77", 50000, post=False)
+    for verb in ("UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"):
+        book.refused("IMMUTABLE", verb + " payment SET amount_minor = 5000, base_amount_minor = 5000 WHERE id = ?", pay)
+    with pytest.raises(sqlite3.IntegrityError, match="recorded payment only changes by being posted; delete it"):
+        book("UPDATE payment SET memo = 'x' WHERE id = ?", pay)
+    with book.transaction():
+        entry = book.entry("payment", pay, "payment", "2026-03-15", [(BANK, 50000), (RECEIVABLE, -50000, 1)])
+        with pytest.raises(sqlite3.IntegrityError, match="delete the entry first"):
+            book("DELETE FROM payment WHERE id = ?", pay)
+        book("DELETE FROM journal_entry WHERE id = ?", entry)
+    book("DELETE FROM payment WHERE id = ?", pay)
+    wrong = book.payment("B-77", 5000)
+    back = book.payment(None, 5000, direction="out", reverses=wrong)
+    for posted in (wrong, back):
+        book.refused("IMMUTABLE", "DELETE FROM payment WHERE id = ?", posted)
+        with pytest.raises(sqlite3.IntegrityError, match="posted payment is never changed; reverse it"):
+            book("UPDATE payment SET memo = 'x' WHERE id = ?", posted)
+    raises("PAYMENT_ALREADY_RECORDED", book.payment, "B-77", 500)
+    book.allocate(book.payment("B-77#2", 500), 500, invoice=book.invoice("1"))
+    raises("PAYMENT_ALREADY_RECORDED", book.payment, "B-77#2", 500)
+    book.healthy()
+
+
+def test_a_payment_that_is_matched_is_not_deleted(book):
+    pay = book.payment("ch_1", 100, provider="stripe", account="acct_1", post=False)
+    batch = book.batch("po_1", [("t1", "charge", 100, 3)])
+    book("UPDATE settlement_line SET payment_id = ?", pay)
+    book.refused("IMMUTABLE", "DELETE FROM payment WHERE id = ?", pay)
+    book("DELETE FROM settlement_batch WHERE id = ?", batch)
+    book("DELETE FROM payment WHERE id = ?", pay)
+    assert book.one("SELECT count(*) FROM payment") == 0
+    book.healthy()
+
+
 # Bills, depreciation, settlements ---------------------------------------------------------------
 
 def test_supplier_credit_notes(book):
