@@ -6,7 +6,8 @@
 --   * A batch is imported with its lines, then posted. Posting demands that the lines add up to the
 --     payout in gross, fee and net, that the clearing account moves by the gross amount, and seals
 --     the entry. Before that a faulty import may be deleted and done again; after it nothing changes
---     but the matching of lines to payments, once each: money in to a line that adds, out to the others.
+--     but the matching of lines to payments of the same provider account and currency, once each: money
+--     in to a line that adds, out to the others. Amounts may differ: a charge may be captured in part.
 --   * Stripe cannot name the transactions of a manual payout: is_manual = 1, with one 'clearing' line.
 --   * A payout that failed later is no second batch but a reversal of this one, once; its provider id
 --     is unique too. The lines stay booked: fees were taken, and the net amount comes back to the
@@ -185,6 +186,11 @@ BEGIN
   SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line with a gross amount above zero is matched to money in, any other to money out')
    WHERE NEW.payment_id IS NOT NULL
      AND (SELECT direction FROM payment WHERE id = NEW.payment_id) IS NOT iif(NEW.gross_minor > 0, 'in', 'out');
+  SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line is matched to a payment of its provider account and currency; the amounts may differ')
+    FROM payment
+   WHERE id = NEW.payment_id
+     AND (provider, account, currency)
+           IS NOT (NEW.provider, NEW.account, (SELECT currency FROM settlement_batch WHERE id = NEW.batch_id));
 END;
 
 CREATE TRIGGER settlement_line_update BEFORE UPDATE ON settlement_line
@@ -202,6 +208,11 @@ BEGIN
    WHERE (SELECT company_id FROM payment WHERE id = NEW.payment_id) IS NOT NEW.company_id;
   SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line with a gross amount above zero is matched to money in, any other to money out')
    WHERE (SELECT direction FROM payment WHERE id = NEW.payment_id) IS NOT iif(NEW.gross_minor > 0, 'in', 'out');
+  SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line is matched to a payment of its provider account and currency; the amounts may differ')
+    FROM payment
+   WHERE id = NEW.payment_id
+     AND (provider, account, currency)
+           IS NOT (NEW.provider, NEW.account, (SELECT currency FROM settlement_batch WHERE id = NEW.batch_id));
 END;
 
 CREATE TRIGGER settlement_line_delete BEFORE DELETE ON settlement_line
@@ -300,8 +311,9 @@ SELECT 'SETTLEMENT_LINE_OF_OTHER_BATCH', l.company_id, 'settlement_batch', l.bat
     OR (l.payment_id IS NOT NULL AND p.company_id IS NOT l.company_id)
 UNION ALL
 SELECT 'SETTLEMENT_MISMATCH', l.company_id, 'settlement_batch', l.batch_id
-  FROM settlement_line l JOIN payment p ON p.id = l.payment_id
+  FROM settlement_line l JOIN settlement_batch b ON b.id = l.batch_id JOIN payment p ON p.id = l.payment_id
  WHERE p.direction <> iif(l.gross_minor > 0, 'in', 'out')
+    OR (p.provider, p.account, p.currency) IS NOT (l.provider, l.account, b.currency)
 UNION ALL
 SELECT 'SETTLEMENT_REVERSAL_WRONG', r.company_id, 'settlement_batch', r.batch_id
   FROM settlement_reversal r

@@ -52,7 +52,7 @@ VALUES
   ('DEPRECIATION_EXCEEDS_BASE', 422, 1, 'more than cost less residual value'),
   ('DEPRECIATION_OUT_OF_SERVICE', 422, 1, 'before the asset is in service or after its disposal'),
   ('SETTLEMENT_DOES_NOT_ADD_UP', 422, 1, 'the lines are not the payout'),
-  ('SETTLEMENT_MISMATCH', 422, 1, 'a line that adds is matched to money in, one that takes to money out'),
+  ('SETTLEMENT_MISMATCH', 422, 1, 'line and payment differ in direction, currency or provider account'),
   ('ALLOCATION_EXCEEDS_PAYMENT', 422, 1, 'the payment does not hold that much any more'),
   ('ALLOCATION_EXCEEDS_DOCUMENT', 422, 1, 'the document does not ask for that much any more'),
   ('ALLOCATION_MISMATCH', 422, 1, 'this payment does not pay this document, not in these amounts, or not on that day'),

@@ -206,6 +206,7 @@ PLANTS = [
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE journal_line SET amount_minor = 2 * amount_minor"
      " WHERE entry_id = (SELECT entry_id FROM settlement_reversal)"),
     ("SETTLEMENT_MISMATCH", "UPDATE settlement_line SET payment_id = {payment} WHERE txn_id = 't2'"),
+    ("SETTLEMENT_MISMATCH", "UPDATE settlement_line SET payment_id = {payment} WHERE txn_id = 't1'"),
     ("EVENT_TWICE", "UPDATE webhook_event SET event_id = 'evt_1'"),
     ("EVENT_STATUS_WRONG", "UPDATE webhook_event SET processed_at = NULL"),
     ("EVENT_STATUS_WRONG", "UPDATE webhook_event SET body = NULL WHERE id = {new event}"),

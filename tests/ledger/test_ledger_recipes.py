@@ -394,6 +394,13 @@ def test_lines_are_matched_to_payments_that_come_later(shop):
     assert shop.all("SELECT * FROM settlement_unmatched") == []
 
 
+def test_a_line_is_not_matched_to_a_payment_in_another_currency(shop):
+    shop("INSERT INTO payment (company_id, direction, provider, account, external_id, value_date, currency, amount_minor, base_amount_minor)"
+         " VALUES (1, 'in', 'stripe', 'acct_1', 'ch_1', '2026-03-10', 'USD', 12100, 11000)")
+    assert payout(shop, "payout-001", lines=[CHARGE])[0] == 201
+    assert shop.all("SELECT txn_id FROM settlement_unmatched") == [("txn_1",)]
+
+
 def test_documents_of_zero(shop):
     """A discount of 100 %, a bill for a free sample, a payout in which charge and refund cancel out."""
     gift = [dict(LINES[0], net_minor=1000), dict(LINES[0], net_minor=-1000), dict(LINES[1], net_minor=0)]

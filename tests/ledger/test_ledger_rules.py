@@ -977,6 +977,23 @@ def test_settlements(book):
     book.healthy()
 
 
+@pytest.mark.parametrize("other", [dict(provider="bank"), dict(account="acct_2"), dict(currency="USD")])
+def test_a_line_is_matched_within_its_provider_account_and_currency(book, other):
+    batch = book.batch("po_1", [("t1", "charge", 100, 3)])
+    pays = [book.payment(n, 90, provider="stripe", account="acct_1", post=False) for n in ("ch_1", "ch_2")]
+    given = dict(dict(provider="stripe", account="acct_1", currency="EUR"), **other)
+    alien = book.one("INSERT INTO payment (company_id, direction, provider, account, value_date, currency, amount_minor, base_amount_minor)"
+                     " VALUES (1, 'in', ?, ?, '2026-03-15', ?, 100, 100) RETURNING id", *given.values())
+    line = (" INTO settlement_line (batch_id, company_id, provider, account, txn_id, category, gross_minor, net_minor, payment_id)"
+            " VALUES (?, 1, 'stripe', 'acct_1', 't2', 'charge', 100, 100, ?)")
+    for verb in ("", " OR REPLACE", " OR IGNORE"):
+        book.refused("SETTLEMENT_MISMATCH", "UPDATE" + verb + " settlement_line SET payment_id = ?", alien)
+        book.refused("SETTLEMENT_MISMATCH", "INSERT" + verb + line, batch, alien)
+    book("UPDATE settlement_line SET payment_id = ?", pays[0])                 # amounts may differ
+    book("INSERT" + line, batch, pays[1])
+    book.healthy()
+
+
 def test_a_payout_that_failed_is_paid_again(book):
     """The net amount comes back and is paid out again under a transaction of its own; the fee was taken once."""
     book.payment("ch_1", 1000, provider="stripe", account="acct_1", money=CLEARING, date="2026-03-10")
