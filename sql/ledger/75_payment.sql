@@ -138,10 +138,11 @@ BEGIN
                       WHERE id = NEW.entry_id AND company_id = NEW.company_id
                         AND source_kind = 'payment' AND source_id = NEW.id AND purpose = 'payment'
                         AND reverses_id IS (SELECT entry_id FROM payment WHERE id = NEW.reverses_id));
-  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: money and clearing accounts must move by the payment')
-   WHERE (SELECT (coalesce(sum(l.base_amount_minor), 0), coalesce(sum(l.amount_minor) FILTER (WHERE l.currency = NEW.currency), 0))
+  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: money and clearing accounts must move by the payment, in its currency and in no other')
+   WHERE (SELECT (coalesce(sum(l.base_amount_minor), 0), coalesce(sum(l.amount_minor) FILTER (WHERE l.currency = NEW.currency), 0),
+                  count(*) FILTER (WHERE l.currency <> NEW.currency))
                  IS NOT (CASE NEW.direction WHEN 'in' THEN NEW.base_amount_minor ELSE -NEW.base_amount_minor END,
-                         CASE NEW.direction WHEN 'in' THEN NEW.amount_minor ELSE -NEW.amount_minor END)
+                         CASE NEW.direction WHEN 'in' THEN NEW.amount_minor ELSE -NEW.amount_minor END, 0)
             FROM journal_line l JOIN account a ON a.id = l.account_id
            WHERE l.entry_id = NEW.entry_id AND a.role IN ('money', 'clearing'));
 END;
@@ -338,10 +339,10 @@ SELECT 'PAYMENT_ENTRY_MISMATCH', p.company_id, 'payment', p.id
         AND (NOT EXISTS (SELECT 1 FROM journal_entry e JOIN journal_seal s ON s.entry_id = e.id
                           WHERE e.id = p.entry_id AND e.company_id = p.company_id
                             AND e.source_kind = 'payment' AND e.source_id = p.id)
-             OR (SELECT coalesce(sum(l.base_amount_minor), 0)
+             OR (SELECT (coalesce(sum(l.base_amount_minor), 0), count(*) FILTER (WHERE l.currency <> p.currency))
+                        IS NOT (CASE p.direction WHEN 'in' THEN p.base_amount_minor ELSE -p.base_amount_minor END, 0)
                    FROM journal_line l JOIN account a ON a.id = l.account_id
-                  WHERE l.entry_id = p.entry_id AND a.role IN ('money', 'clearing'))
-                <> CASE p.direction WHEN 'in' THEN p.base_amount_minor ELSE -p.base_amount_minor END))
+                  WHERE l.entry_id = p.entry_id AND a.role IN ('money', 'clearing'))))
 UNION ALL
 SELECT 'ENTRY_WITHOUT_DOCUMENT', e.company_id, 'journal_entry', e.id
   FROM journal_entry e JOIN journal_seal s ON s.entry_id = e.id

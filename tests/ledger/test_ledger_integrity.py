@@ -172,6 +172,7 @@ PLANTS = [
     ("PAYMENT_REVERSAL_WRONG", "UPDATE payment SET reverses_id = {payment} WHERE reverses_id IS NOT NULL"),
     ("PAYMENT_ENTRY_MISMATCH", "UPDATE payment SET base_amount_minor = base_amount_minor + 1 WHERE id = {payment}"),
     ("PAYMENT_ENTRY_MISMATCH", "UPDATE payment SET entry_id = NULL WHERE id = {payment}"),
+    ("PAYMENT_ENTRY_MISMATCH", "INSERT INTO journal_line SELECT entry_id, 9, 1, 3, 'USD', -5000, 0, NULL, NULL FROM payment WHERE id = {payment}"),
     ("PAYMENT_ENTRY_MISMATCH", "UPDATE payment SET entry_id = {manual} WHERE id = {payment}"),
     ("ALLOCATION_TWICE", copy("allocation", "payment_id = {payment}", id=900)),
     ("ALLOCATION_REVERSED_TWICE", copy("allocation", "reverses_id IS NOT NULL", id=900)),

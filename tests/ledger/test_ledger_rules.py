@@ -809,6 +809,19 @@ def test_payment_reversal(book):
     book.healthy()
 
 
+@pytest.mark.parametrize("account", [BANK, CLEARING])
+def test_a_payment_moves_money_of_its_own_currency_only(book, account):
+    """At base 0 the entry balances, so the sums alone do not see it."""
+    pay = book.payment("p", 100, post=False)
+    with book.transaction():
+        entry = book.entry("payment", pay, "payment", "2026-03-15", [(BANK, 100), (RECEIVABLE, -100, 1)])
+        book("INSERT INTO journal_line VALUES (?, 3, 1, ?, 'USD', -5000, 0, NULL, NULL)", entry, account)
+        raises("ENTRY_MISMATCH", book, "UPDATE payment SET status = 'posted', entry_id = ? WHERE id = ?", entry, pay)
+        book("DELETE FROM journal_line WHERE line_no = 3")
+        book("UPDATE payment SET status = 'posted', entry_id = ? WHERE id = ?", entry, pay)
+    book.healthy()
+
+
 def test_a_mistyped_payment(book):
     """Until it is posted it is deleted, and its id is free again; after that it is reversed, and the id stays taken."""
     pay = book.payment("B-77", 50000, post=False)
