@@ -20,7 +20,8 @@
 --     number; some repeat on purpose.
 --   * Draft, then registered, then final. A wrong bill is voided by a row beside it (bill_void), which
 --     frees its number for correct entry: not after a payment or credit note, not in a filed VAT
---     period; then only a supplier credit note helps.
+--     period; then only a supplier credit note helps. It is dated neither before the registration nor
+--     before payments and credit notes were undone.
 --   * An own register number is optional, from a 'bill' series, gapless like all. A self-billed
 --     document takes its doc_no from such a series, one per supplier.
 --   * Tax is recorded as printed: its code need not be valid on the day of the bill.
@@ -574,6 +575,11 @@ BEGIN
                   WHERE n.credits_id = NEW.bill_id AND n.status = 'registered'
                     AND NOT EXISTS (SELECT 1 FROM bill_void WHERE bill_id = n.id))
       OR EXISTS (SELECT 1 FROM live_allocation WHERE bill_id = NEW.bill_id);
+  SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: a bill is voided neither before its registration nor before the day its last allocation or credit note was undone; take a later date')
+   WHERE NEW.voided_on < (SELECT registration_date FROM received_bill WHERE id = NEW.bill_id)
+      OR NEW.voided_on < (SELECT max(allocated_on) FROM allocation WHERE bill_id = NEW.bill_id)
+      OR NEW.voided_on < (SELECT max(v.voided_on) FROM received_bill n JOIN bill_void v ON v.bill_id = n.id
+                           WHERE n.credits_id = NEW.bill_id);
   SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: entry_id must be the reversal of the entry of the bill, purpose void, dated as voided')
     FROM received_bill b
    WHERE b.id = NEW.bill_id
@@ -830,6 +836,10 @@ SELECT 'BILL_VOID_NOT_ALLOWED', v.company_id, 'received_bill', v.bill_id
   FROM bill_void v LEFT JOIN received_bill b ON b.id = v.bill_id
  WHERE b.status IS NOT 'registered' OR b.company_id <> v.company_id
     OR EXISTS (SELECT 1 FROM live_allocation WHERE bill_id = v.bill_id)
+    OR v.voided_on < b.registration_date
+    OR v.voided_on < (SELECT max(allocated_on) FROM allocation WHERE bill_id = v.bill_id)
+    OR v.voided_on < (SELECT max(w.voided_on) FROM received_bill n JOIN bill_void w ON w.bill_id = n.id
+                       WHERE n.credits_id = v.bill_id)
     OR (b.entry_id IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM journal_entry e JOIN journal_seal s ON s.entry_id = e.id
                          WHERE e.id = v.entry_id AND e.reverses_id = b.entry_id))

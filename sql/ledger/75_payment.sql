@@ -15,8 +15,9 @@
 --   * Never more than the payment holds, nor than the document still asks for. A refund gives back at
 --     most what was paid above the invoice.
 --   * An allocation moves open items from one day on, so its day is bound like an entry's: not locked, in
---     an open fiscal year, and not before the payment's. A payment of a closed year is allocated, or its
---     allocation undone, on a day that is open.
+--     an open fiscal year, and not before payment and document. A payment of a closed year is allocated,
+--     or its allocation undone, on a day that is open. What takes payment or document back (reversal,
+--     annulment, void) is not dated before that: the reports of a past day would differ from the ledger.
 --   * Payment and document share a currency, or the allocation names both amounts.
 
 -- Tables -----------------------------------------------------------------------------------------
@@ -120,6 +121,8 @@ BEGIN
                               IS (NEW.company_id, NEW.provider, NEW.account, NEW.currency, NEW.amount_minor, NEW.base_amount_minor, NEW.party_id));
   SELECT RAISE(ABORT, 'PAYMENT_ALLOCATED: undo the allocations of a payment before reversing it')
    WHERE EXISTS (SELECT 1 FROM live_allocation WHERE payment_id = NEW.reverses_id);
+  SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: a payment is not reversed before the day its last allocation was undone; take a later value date')
+   WHERE NEW.value_date < (SELECT max(allocated_on) FROM allocation WHERE payment_id = NEW.reverses_id);
 END;
 
 CREATE TRIGGER payment_update BEFORE UPDATE ON payment
@@ -202,6 +205,9 @@ BEGIN
   SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: a payment is allocated on its value date or later')
     FROM payment
    WHERE id = NEW.payment_id AND NEW.allocated_on < value_date;
+  SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: a payment is allocated to a document on its issue or registration date or later')
+   WHERE NEW.allocated_on < coalesce((SELECT issue_date FROM sales_document WHERE id = NEW.invoice_id),
+                                     (SELECT registration_date FROM received_bill WHERE id = NEW.bill_id));
   SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: within one currency both amounts are the same')
     FROM allocatable d JOIN payment p ON p.id = NEW.payment_id
    WHERE d.invoice_id IS NEW.invoice_id AND d.bill_id IS NEW.bill_id
@@ -330,6 +336,8 @@ SELECT 'PAYMENT_REVERSAL_WRONG', r.company_id, 'payment', r.id
    AND (o.id IS NULL OR o.direction = r.direction OR o.reverses_id IS NOT NULL OR o.status <> 'posted'
         OR (o.company_id, o.currency, o.amount_minor, o.base_amount_minor, o.party_id)
              IS NOT (r.company_id, r.currency, r.amount_minor, r.base_amount_minor, r.party_id)
+        OR r.value_date < o.value_date
+        OR r.value_date < (SELECT max(allocated_on) FROM allocation WHERE payment_id = o.id)
         OR EXISTS (SELECT 1 FROM live_allocation WHERE payment_id IN (r.id, o.id)))
 UNION ALL
 SELECT 'PAYMENT_ENTRY_MISMATCH', p.company_id, 'payment', p.id
@@ -397,7 +405,7 @@ SELECT 'ALLOCATION_MISMATCH', a.company_id, 'payment', a.payment_id
     OR p.direction <> CASE WHEN coalesce(d.kind, b.kind) = 'credit_note'
                            THEN iif(d.id IS NOT NULL, 'out', 'in') ELSE iif(d.id IS NOT NULL, 'in', 'out') END
     OR (p.currency = coalesce(d.currency, b.currency) AND a.amount_minor <> a.payment_amount_minor)
-    OR a.allocated_on < p.value_date
+    OR a.allocated_on < p.value_date OR a.allocated_on < coalesce(d.issue_date, b.registration_date)
 UNION ALL
 SELECT 'ALLOCATION_IN_NO_FISCAL_YEAR', a.company_id, 'payment', a.payment_id
   FROM allocation a

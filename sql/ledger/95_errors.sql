@@ -58,7 +58,7 @@ VALUES
   ('ALLOCATION_MISMATCH', 422, 1, 'this payment does not pay this document, not in these amounts, or not on that day'),
   ('PAYMENT_NOT_POSTED', 422, 1, 'only a posted, unreversed payment can be allocated'),
   ('PAYMENT_ALLOCATED', 422, 1, 'undo the allocations first'),
-  ('REVERSAL_MISMATCH', 422, 1, 'a reversal repeats its original with the opposite sign, once'),
+  ('REVERSAL_MISMATCH', 422, 1, 'a reversal repeats its original with the opposite sign, once, and not before what it takes back'),
   ('PERIOD_LOCKED', 422, 1, 'the date is locked or in no open fiscal year'),
   ('WRONG_PERIOD', 422, 1, 'the number period does not follow from the date'),
   ('DATE_BEFORE_PREVIOUS', 422, 1, 'this series demands dates in the order of numbers'),

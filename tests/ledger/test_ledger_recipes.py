@@ -498,6 +498,17 @@ def test_webhook_pays_its_invoice(shop):
     assert shop.all("SELECT payment_id, unallocated_minor FROM payment_unallocated") == [(2, 46), (3, 7)]
 
 
+def test_webhook_of_a_payment_in_advance(shop):
+    """It pays the invoice from the day of the invoice on; the reports of the days between show a payment that waits."""
+    document = invoice(shop, "key-000001", issue_date="2026-03-10")[1][0]
+    assert webhook(shop, "evt_1", amount_minor=4054, invoice=document, value_date="2026-03-01") == (200, "recorded")
+    assert webhook(shop, "evt_2", external_id="ch_2", amount_minor=10, invoice=document, value_date="2026-03-12") == (200, "recorded")
+    assert shop.all("SELECT allocated_on FROM allocation") == [("2026-03-10",)]
+    shop("UPDATE report_as_of SET as_of = '2026-03-05'")
+    assert shop.all("SELECT unallocated_minor FROM payment_unallocated") == [(4054,)]
+    assert shop.all("SELECT * FROM receivable_open") == []
+
+
 @pytest.mark.parametrize("foreign_keys", [0, 1])
 @pytest.mark.parametrize("currency", ["USD", "XXX", None])
 def test_another_currency_is_not_booked_as_the_companys_own(shop, currency, foreign_keys):

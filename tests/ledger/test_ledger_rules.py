@@ -747,8 +747,61 @@ def test_the_day_of_an_allocation(book):
     assert book.all("SELECT * FROM receivable_open") == []
     raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=invoice, date="2026-03-31")
     book.allocate(pay, 100, invoice=invoice, date="2026-04-01")
+    other = book.invoice("2", 100, date="2026-12-31")
     book("UPDATE fiscal_year SET status = 'closed' WHERE label = '2026'")
-    raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=book.invoice("2", 100, date="2027-01-01"), date="2026-12-31")
+    raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=other, date="2026-12-31")
+    book.healthy()
+
+
+def test_open_items_of_every_day_are_the_ledgers(book):
+    """An invoice paid in advance, its payment bounced, then annulled: what the reports call open is what the ledger has."""
+    def agree():
+        for day in ("02-28", "03-01", "03-10", "03-15", "03-20", "03-31", "04-19", "04-20", "04-21"):
+            book("UPDATE report_as_of SET as_of = '2026-' || ?", day)
+            ledger = book.one("SELECT coalesce(sum(base_amount_minor), 0) FROM general_ledger WHERE account IN ('2410', '4430')"
+                              " AND entry_date <= '2026-' || ?", day)
+            listed = book.one("SELECT (SELECT coalesce(sum(open_minor), 0) FROM receivable_open) - (SELECT coalesce(sum(open_minor), 0)"
+                              " FROM payable_open) - (SELECT coalesce(sum(iif(direction = 'in', unallocated_minor, -unallocated_minor)), 0)"
+                              " FROM payment_unallocated)")
+            assert listed == ledger, day
+
+    invoice, pay = book.invoice("1", 10000, date="2026-03-15"), book.payment("p", 12100, date="2026-03-01")
+    raises("ALLOCATION_MISMATCH", book.allocate, pay, 12100, invoice=invoice, date="2026-03-14")
+    first = book.allocate(pay, 12100, invoice=invoice, date="2026-03-15")
+    agree()
+    book.allocate(pay, 12100, invoice=invoice, date="2026-04-20", reverses=first)
+    raises("REVERSAL_MISMATCH", book.payment, "r", 12100, direction="out", date="2026-04-19", reverses=pay)
+    raises("REVERSAL_MISMATCH", book.annul, invoice, "2026-04-19")
+    book.payment("r", 12100, direction="out", date="2026-04-20", reverses=pay)
+    agree()
+    book.annul(invoice, "2026-04-20")
+    agree()
+
+    bill, paid = book.bill("1", date="2026-03-20", registered="2026-03-20"), book.payment("o", 6050, "out", "2026-03-10", party=11)
+    raises("ALLOCATION_MISMATCH", book.allocate, paid, 6050, bill=bill, date="2026-03-19")
+    first = book.allocate(paid, 6050, bill=bill, date="2026-03-20")
+    agree()
+    book.allocate(paid, 6050, bill=bill, date="2026-04-20", reverses=first)
+    note = book.register(book.bill_draft("2", kind="credit_note", net=600, credits=bill, registered="2026-03-21"))
+    book.void(note, "2026-04-21")
+    for day in ("2026-04-19", "2026-04-20"):
+        raises("REVERSAL_MISMATCH", book.void, bill, day)
+    book.void(bill, "2026-04-21")
+    agree()
+    book.healthy()
+
+
+def test_a_bill_is_not_voided_before_it_was_registered(book):
+    """Also where its entry is of an earlier day."""
+    bill = book.bill_draft("1", registered="2026-03-10")
+    with book.transaction():
+        book("UPDATE received_bill SET registration_date = '2026-03-20' WHERE id = ?", bill)
+        entry = book.bill_entry(bill)
+        book("UPDATE received_bill SET registration_date = '2026-03-10' WHERE id = ?", bill)
+        book.db.execute(book.REGISTER.format(verb="UPDATE"), {"entry": entry, "bill": bill})
+    raises("REVERSAL_MISMATCH", book.void, bill, "2026-03-09")
+    raises("REVERSAL_MISMATCH", book.void, bill, "2026-03-19")
+    book.void(bill, "2026-03-20")
     book.healthy()
 
 
