@@ -568,6 +568,12 @@ BEGIN
       OR EXISTS (SELECT 1 FROM live_allocation WHERE invoice_id = NEW.invoice_id);
   SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: an invoice is not annulled before the day its last allocation was undone; take a later date')
    WHERE NEW.annulled_on < (SELECT max(allocated_on) FROM allocation WHERE invoice_id = NEW.invoice_id);
+  -- With an entry its seal says so too; a document of zero has none.
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the date of the annulment is in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
+   WHERE NEW.annulled_on <= (SELECT locked_through FROM company WHERE id = NEW.company_id)
+      OR NOT EXISTS (SELECT 1 FROM fiscal_year
+                      WHERE company_id = NEW.company_id AND status = 'open'
+                        AND starts_on <= NEW.annulled_on AND ends_on >= NEW.annulled_on);
   SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: entry_id must be the reversal of the invoice entry, purpose annul, dated as annulled')
     FROM sales_document i
    WHERE i.id = NEW.invoice_id

@@ -580,6 +580,12 @@ BEGIN
       OR NEW.voided_on < (SELECT max(allocated_on) FROM allocation WHERE bill_id = NEW.bill_id)
       OR NEW.voided_on < (SELECT max(v.voided_on) FROM received_bill n JOIN bill_void v ON v.bill_id = n.id
                            WHERE n.credits_id = NEW.bill_id);
+  -- With an entry its seal says so too; a document of zero has none.
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the date of the void is in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
+   WHERE NEW.voided_on <= (SELECT locked_through FROM company WHERE id = NEW.company_id)
+      OR NOT EXISTS (SELECT 1 FROM fiscal_year
+                      WHERE company_id = NEW.company_id AND status = 'open'
+                        AND starts_on <= NEW.voided_on AND ends_on >= NEW.voided_on);
   SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: entry_id must be the reversal of the entry of the bill, purpose void, dated as voided')
     FROM received_bill b
    WHERE b.id = NEW.bill_id

@@ -242,6 +242,24 @@ def test_a_document_of_zero_needs_no_entry(book):
     book.healthy()
 
 
+def test_a_document_of_zero_is_taken_back_on_an_open_day(book):
+    """It has no entry, whose seal would look at the date."""
+    invoice, bill = book.issue(book.draft("1", 0, tax_code="EX")), book.bill_draft("1", net=0, tax_code="EX", registered="2026-03-10")
+    book(book.REGISTER.format(verb="UPDATE").replace(":entry", "NULL").replace(":bill", "?"), bill)
+    annul = "INSERT INTO annulment (invoice_id, company_id, annulled_on, reason) VALUES (?, 1, ?, 'x')"
+    void = "INSERT INTO bill_void (bill_id, company_id, voided_on, reason) VALUES (?, 1, ?, 'x')"
+    raises("ANNULMENT_NOT_ALLOWED", book, annul, invoice, "2026-03-09")
+    raises("REVERSAL_MISMATCH", book, void, bill, "2026-03-09")
+    book("UPDATE company SET locked_through = '2026-03-31' WHERE id = 1")
+    book("UPDATE fiscal_year SET status = 'closed' WHERE company_id = 1 AND label = '2027'")
+    for day in ("2026-03-31", "2027-01-01", "2030-01-01"):
+        raises("PERIOD_LOCKED", book, annul, invoice, day)
+        raises("PERIOD_LOCKED", book, void, bill, day)
+    book(annul, invoice, "2026-04-01")
+    book(void, bill, "2026-04-01")
+    book.healthy()
+
+
 def test_foreign_currency_invoice(book):
     doc = book.draft("1", 10000)
     book("UPDATE sales_document SET currency = 'USD', rate_num = 9, rate_den = 10, base_net_minor = 9000, base_tax_minor = 1890, base_gross_minor = 10890 WHERE id = ?", doc)
