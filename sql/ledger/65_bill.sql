@@ -530,7 +530,7 @@ END;
 CREATE TRIGGER party_bills BEFORE UPDATE ON party
 WHEN NEW.merged_into IS NOT OLD.merged_into OR NEW.number_reset <> OLD.number_reset
 BEGIN
-  SELECT RAISE(ABORT, 'MERGE_WOULD_DUPLICATE: two bills would share one number; void one or give it a dup_seq first')
+  SELECT RAISE(ABORT, 'MERGE_WOULD_DUPLICATE: two bills would share one number; void one, change the party, then register it again with the next dup_seq and a reason; where a filed VAT period, a payment or a credit note forbids the void, the party stays as it is')
    WHERE EXISTS (SELECT 1
                    FROM bill_claim c JOIN received_bill b ON b.id = c.bill_id
                   WHERE c.company_id = OLD.company_id

@@ -1019,6 +1019,32 @@ def test_every_missing_period_can_be_posted(book):
     book.healthy()
 
 
+def test_a_draft_of_a_run_that_bars_another_is_deleted(book):
+    """It cannot be reversed, as the error for a posted run advises."""
+    asset = book.asset("A")
+    draft, run = book.run_draft("2026-01-01", "2026-01-31"), book.run_draft("2026-01-01", "2026-01-31")
+    book.run_line(draft, asset, 100)
+    with pytest.raises(sqlite3.IntegrityError, match="DEPRECIATION_PERIOD_ALREADY_POSTED: .* delete that draft, or post it"):
+        book.run_line(run, asset, 100)
+    book("DELETE FROM depreciation_run WHERE id = ?", draft)
+    book.run_line(run, asset, 100)
+    with book.transaction():
+        book.run_post(run)
+    with pytest.raises(sqlite3.IntegrityError, match="DEPRECIATION_PERIOD_ALREADY_POSTED: .* reverse that run first"):
+        book.depreciate({asset: 100}, "2026-01-01", "2026-01-31")
+    book.healthy()
+
+
+def test_an_overpayment_sent_back_is_listed_with_its_payment(book):
+    """README says where to look: no guard sets one against the other."""
+    invoice, paid = book.invoice("1"), book.payment("p", 15000, date="2026-03-11")
+    book.allocate(paid, 12100, invoice=invoice)
+    back = book.payment("r", 2900, direction="out", counter=RECEIVABLE)
+    raises("ALLOCATION_MISMATCH", book.allocate, back, 2900, invoice=invoice)
+    assert book.all("SELECT payment_id, direction, unallocated_minor FROM payment_unallocated") == [(paid, "in", 2900), (back, "out", 2900)]
+    book.healthy()
+
+
 def test_a_reversal_in_draft_frees_nothing(book):
     a = book.asset("A")
     run = book.depreciate({a: 100}, "2026-01-01", "2026-01-31")
