@@ -25,7 +25,10 @@ def tell(book):
     for code in ("V21", "RC21", "ND21", "EX"):
         ids["bill " + code] = book.bill("INV " + code, tax_code=code)
     voided = book.bill("V-1")
+    note = book.register(book.bill_draft("V-1", kind="credit_note", credits=voided, net=10))
+    book.void(note)
     book.void(voided)
+    ids["voided"] = voided
     ids["bill"] = book.bill("V-1")
     book.register(book.bill_draft("C-1", kind="credit_note", credits=ids["bill"], net=1000))
     book.bill("V1", dup_seq=1, dup_reason="really two papers")

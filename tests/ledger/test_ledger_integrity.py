@@ -187,13 +187,14 @@ PLANTS = [
     ("ALLOCATION_MISMATCH", "UPDATE allocation SET allocated_on = '2026-03-14' WHERE payment_id = {payment}"),
     ("ALLOCATION_MISMATCH", "UPDATE sales_document SET issue_date = '2026-03-16' WHERE id = {invoice}"),
     ("ALLOCATION_MISMATCH", "UPDATE received_bill SET registration_date = '2026-03-16' WHERE id = {bill EX}"),
-    ("PAYMENT_REVERSAL_WRONG", "UPDATE payment SET value_date = '2026-03-14' WHERE reverses_id IS NOT NULL"),
+    ("PAYMENT_REVERSAL_WRONG", "UPDATE payment SET value_date = '2026-03-16' WHERE id = (SELECT reverses_id FROM payment WHERE reverses_id IS NOT NULL)"),
     ("PAYMENT_REVERSAL_WRONG", "UPDATE allocation SET allocated_on = '2026-03-16' WHERE reverses_id IS NOT NULL"),
     ("ANNULMENT_NOT_ALLOWED", "UPDATE annulment SET annulled_on = '2026-03-09'"),
     ("ANNULMENT_NOT_ALLOWED", "UPDATE allocation SET invoice_id = {annulled}, allocated_on = '2026-03-12' WHERE payment_id ="
      " (SELECT reverses_id FROM payment WHERE reverses_id IS NOT NULL)"),
     ("BILL_VOID_NOT_ALLOWED", "UPDATE bill_void SET voided_on = '2026-03-05'"),
-    ("BILL_VOID_NOT_ALLOWED", "UPDATE allocation SET bill_id = (SELECT bill_id FROM bill_void), invoice_id = NULL, allocated_on = '2026-03-21'"
+    ("BILL_VOID_NOT_ALLOWED", "UPDATE bill_void SET voided_on = '2026-03-19' WHERE bill_id = {voided}"),
+    ("BILL_VOID_NOT_ALLOWED", "UPDATE allocation SET bill_id = {voided}, invoice_id = NULL, allocated_on = '2026-03-21'"
      " WHERE payment_id = (SELECT reverses_id FROM payment WHERE reverses_id IS NOT NULL)"),
     ("ALLOCATION_IN_NO_FISCAL_YEAR", "UPDATE allocation SET allocated_on = '2031-01-01' WHERE payment_id = {payment}"),
     ("ALLOCATION_REVERSAL_WRONG", "UPDATE allocation SET amount_minor = 1 WHERE reverses_id IS NOT NULL"),
@@ -213,7 +214,7 @@ PLANTS = [
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE settlement_reversal SET entry_id = {manual}"),
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE settlement_reversal SET reversed_on = '2026-03-19'"),
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE journal_entry SET reverses_id = {manual} WHERE purpose = 'payout_reversal'"),
-    ("SETTLEMENT_REVERSAL_WRONG", "UPDATE journal_entry SET entry_date = '2026-02-01' WHERE purpose = 'payout_reversal'"),
+    ("SETTLEMENT_REVERSAL_WRONG", "UPDATE journal_entry SET entry_date = '2026-03-26' WHERE purpose = 'payout'"),
     ("SETTLEMENT_REVERSAL_WRONG", "UPDATE journal_line SET amount_minor = 2 * amount_minor"
      " WHERE entry_id = (SELECT entry_id FROM settlement_reversal)"),
     ("SETTLEMENT_MISMATCH", "UPDATE settlement_line SET payment_id = {payment} WHERE txn_id = 't2'"),

@@ -800,10 +800,10 @@ def test_open_items_of_every_day_are_the_ledgers(book):
     first = book.allocate(paid, 6050, bill=bill, date="2026-03-20")
     agree()
     book.allocate(paid, 6050, bill=bill, date="2026-04-20", reverses=first)
+    raises("REVERSAL_MISMATCH", book.void, bill, "2026-04-19")
     note = book.register(book.bill_draft("2", kind="credit_note", net=600, credits=bill, registered="2026-03-21"))
     book.void(note, "2026-04-21")
-    for day in ("2026-04-19", "2026-04-20"):
-        raises("REVERSAL_MISMATCH", book.void, bill, day)
+    raises("REVERSAL_MISMATCH", book.void, bill, "2026-04-20")
     book.void(bill, "2026-04-21")
     agree()
     book.healthy()
@@ -811,15 +811,13 @@ def test_open_items_of_every_day_are_the_ledgers(book):
 
 def test_a_bill_is_not_voided_before_it_was_registered(book):
     """Also where its entry is of an earlier day."""
-    bill = book.bill_draft("1", registered="2026-03-10")
+    bill = book.bill_draft("1", registered="2026-03-06")
     with book.transaction():
-        book("UPDATE received_bill SET registration_date = '2026-03-20' WHERE id = ?", bill)
         entry = book.bill_entry(bill)
         book("UPDATE received_bill SET registration_date = '2026-03-10' WHERE id = ?", bill)
         book.db.execute(book.REGISTER.format(verb="UPDATE"), {"entry": entry, "bill": bill})
     raises("REVERSAL_MISMATCH", book.void, bill, "2026-03-09")
-    raises("REVERSAL_MISMATCH", book.void, bill, "2026-03-19")
-    book.void(bill, "2026-03-20")
+    book.void(bill, "2026-03-10")
     book.healthy()
 
 
