@@ -13,7 +13,8 @@
 --     final document without its entry. Only 'manual' entries are sealed by the caller.
 --   * Drafts live elsewhere. Every sealed row is final. A correction is a reversal, equal in all
 --     lines with opposite sign, plus a new entry. A document's entry is only reversed by the
---     document's own way out (credit note, annulment, void, reversal).
+--     document's own way out (credit note, annulment, void, reversal). A payout that failed is not
+--     reversed line by line: only its net amount comes back (80).
 --   * Foreign amounts need not balance per currency, base amounts must.
 
 -- Tables -----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@
 --     credited in one note, with base 0.
 --   * An issued document has no "void". Where the law knows annulment it is a row beside the invoice:
 --     the number stays used, the VAT register reports AN. Not after a payment or a credit note, not
---     in a filed VAT period.
+--     in a filed VAT period, and dated neither before its issue nor before payments were undone.
 --   * The posting must mirror the document: the customer's receivable is the gross amount, the VAT
 --     accounts carry each code's tax, the entry bears the issue date. A document of zero needs none.
 --   * Legal fields are those of an i.SAF register row (number at most 70 characters).
@@ -566,6 +566,14 @@ BEGIN
                                            AND p.status = 'filed'))
       OR EXISTS (SELECT 1 FROM sales_document WHERE credits_id = NEW.invoice_id AND status = 'issued')
       OR EXISTS (SELECT 1 FROM live_allocation WHERE invoice_id = NEW.invoice_id);
+  SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: an invoice is not annulled before the day its last allocation was undone; take a later date')
+   WHERE NEW.annulled_on < (SELECT max(allocated_on) FROM allocation WHERE invoice_id = NEW.invoice_id);
+  -- With an entry its seal says so too; a document of zero has none.
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the date of the annulment is in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
+   WHERE NEW.annulled_on <= (SELECT locked_through FROM company WHERE id = NEW.company_id)
+      OR NOT EXISTS (SELECT 1 FROM fiscal_year
+                      WHERE company_id = NEW.company_id AND status = 'open'
+                        AND starts_on <= NEW.annulled_on AND ends_on >= NEW.annulled_on);
   SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: entry_id must be the reversal of the invoice entry, purpose annul, dated as annulled')
     FROM sales_document i
    WHERE i.id = NEW.invoice_id
@@ -801,6 +809,8 @@ SELECT 'ANNULMENT_NOT_ALLOWED', z.company_id, 'sales_document', z.invoice_id
  WHERE i.status IS NOT 'issued' OR i.kind = 'credit_note' OR i.company_id <> z.company_id
     OR EXISTS (SELECT 1 FROM sales_document WHERE credits_id = z.invoice_id AND status = 'issued')
     OR EXISTS (SELECT 1 FROM live_allocation WHERE invoice_id = z.invoice_id)
+    OR z.annulled_on < i.issue_date
+    OR z.annulled_on < (SELECT max(allocated_on) FROM allocation WHERE invoice_id = z.invoice_id)
     OR (i.entry_id IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM journal_entry e JOIN journal_seal s ON s.entry_id = e.id
                          WHERE e.id = z.entry_id AND e.reverses_id = i.entry_id))

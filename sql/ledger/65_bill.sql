@@ -20,7 +20,8 @@
 --     number; some repeat on purpose.
 --   * Draft, then registered, then final. A wrong bill is voided by a row beside it (bill_void), which
 --     frees its number for correct entry: not after a payment or credit note, not in a filed VAT
---     period; then only a supplier credit note helps.
+--     period; then only a supplier credit note helps. It is dated neither before the registration nor
+--     before payments and credit notes were undone.
 --   * An own register number is optional, from a 'bill' series, gapless like all. A self-billed
 --     document takes its doc_no from such a series, one per supplier.
 --   * Tax is recorded as printed: its code need not be valid on the day of the bill.
@@ -529,7 +530,7 @@ END;
 CREATE TRIGGER party_bills BEFORE UPDATE ON party
 WHEN NEW.merged_into IS NOT OLD.merged_into OR NEW.number_reset <> OLD.number_reset
 BEGIN
-  SELECT RAISE(ABORT, 'MERGE_WOULD_DUPLICATE: two bills would share one number; void one or give it a dup_seq first')
+  SELECT RAISE(ABORT, 'MERGE_WOULD_DUPLICATE: two bills would share one number; void one, change the party, then register it again with the next dup_seq and a reason; where a filed VAT period, a payment or a credit note forbids the void, the party stays as it is')
    WHERE EXISTS (SELECT 1
                    FROM bill_claim c JOIN received_bill b ON b.id = c.bill_id
                   WHERE c.company_id = OLD.company_id
@@ -574,6 +575,17 @@ BEGIN
                   WHERE n.credits_id = NEW.bill_id AND n.status = 'registered'
                     AND NOT EXISTS (SELECT 1 FROM bill_void WHERE bill_id = n.id))
       OR EXISTS (SELECT 1 FROM live_allocation WHERE bill_id = NEW.bill_id);
+  SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: a bill is voided neither before its registration nor before the day its last allocation or credit note was undone; take a later date')
+   WHERE NEW.voided_on < (SELECT registration_date FROM received_bill WHERE id = NEW.bill_id)
+      OR NEW.voided_on < (SELECT max(allocated_on) FROM allocation WHERE bill_id = NEW.bill_id)
+      OR NEW.voided_on < (SELECT max(v.voided_on) FROM received_bill n JOIN bill_void v ON v.bill_id = n.id
+                           WHERE n.credits_id = NEW.bill_id);
+  -- With an entry its seal says so too; a document of zero has none.
+  SELECT RAISE(ABORT, 'PERIOD_LOCKED: the date of the void is in no open fiscal year, or on or before company.locked_through; insert the fiscal year, or take a later date')
+   WHERE NEW.voided_on <= (SELECT locked_through FROM company WHERE id = NEW.company_id)
+      OR NOT EXISTS (SELECT 1 FROM fiscal_year
+                      WHERE company_id = NEW.company_id AND status = 'open'
+                        AND starts_on <= NEW.voided_on AND ends_on >= NEW.voided_on);
   SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: entry_id must be the reversal of the entry of the bill, purpose void, dated as voided')
     FROM received_bill b
    WHERE b.id = NEW.bill_id
@@ -830,6 +842,10 @@ SELECT 'BILL_VOID_NOT_ALLOWED', v.company_id, 'received_bill', v.bill_id
   FROM bill_void v LEFT JOIN received_bill b ON b.id = v.bill_id
  WHERE b.status IS NOT 'registered' OR b.company_id <> v.company_id
     OR EXISTS (SELECT 1 FROM live_allocation WHERE bill_id = v.bill_id)
+    OR v.voided_on < b.registration_date
+    OR v.voided_on < (SELECT max(allocated_on) FROM allocation WHERE bill_id = v.bill_id)
+    OR v.voided_on < (SELECT max(w.voided_on) FROM received_bill n JOIN bill_void w ON w.bill_id = n.id
+                       WHERE n.credits_id = v.bill_id)
     OR (b.entry_id IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM journal_entry e JOIN journal_seal s ON s.entry_id = e.id
                          WHERE e.id = v.entry_id AND e.reverses_id = b.entry_id))

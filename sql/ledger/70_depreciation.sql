@@ -194,6 +194,10 @@ WHEN NEW.reverses_id IS NULL
 BEGIN
   SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: every line of a reversing run names the line it reverses')
    WHERE (SELECT reverses_id FROM depreciation_run WHERE id = NEW.run_id) IS NOT NULL;
+  SELECT RAISE(ABORT, 'DEPRECIATION_PERIOD_ALREADY_POSTED: a draft run has this asset in this period; delete that draft, or post it')
+   WHERE EXISTS (SELECT 1 FROM live_depreciation l JOIN depreciation_run r ON r.id = l.run_id AND r.status = 'draft'
+                  WHERE l.asset_id = NEW.asset_id AND l.book = NEW.book AND l.kind = NEW.kind
+                    AND l.period_start <= NEW.period_end AND l.period_end >= NEW.period_start);
   SELECT RAISE(ABORT, 'DEPRECIATION_PERIOD_ALREADY_POSTED: this asset has live depreciation in this period; reverse that run first')
    WHERE EXISTS (SELECT 1 FROM live_depreciation
                   WHERE asset_id = NEW.asset_id AND book = NEW.book AND kind = NEW.kind

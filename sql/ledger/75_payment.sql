@@ -6,16 +6,18 @@
 --     account belongs to the key: the same id on another account is another payment.
 --   * Cash without an id has no key, only the review list. Amount, date and party are never a key:
 --     importers that made them one dropped real second payments.
---   * A payment is recorded with all its facts, then posted with its entry, and never changed or
---     deleted. A payment that bounced is answered by a reversal: an opposite payment, once.
+--   * A payment is recorded with all its facts, then posted with its entry, and never changed. Before it
+--     is posted a mistyped one may be deleted, which frees its id; after that it is answered by a
+--     reversal, as one that bounced: an opposite payment, once. The id stays with the payment.
 --   * An allocation says what a payment paid: money in pays invoices, advances and supplier credit
 --     notes, money out pays bills and refunds credit notes. One live allocation per payment and
 --     document; undone by an opposite row, never by DELETE.
 --   * Never more than the payment holds, nor than the document still asks for. A refund gives back at
 --     most what was paid above the invoice.
 --   * An allocation moves open items from one day on, so its day is bound like an entry's: not locked, in
---     an open fiscal year, and not before the payment's. A payment of a closed year is allocated, or its
---     allocation undone, on a day that is open.
+--     an open fiscal year, and not before payment and document. A payment of a closed year is allocated,
+--     or its allocation undone, on a day that is open. What takes payment or document back (reversal,
+--     annulment, void) is not dated before that: the reports of a past day would differ from the ledger.
 --   * Payment and document share a currency, or the allocation names both amounts.
 
 -- Tables -----------------------------------------------------------------------------------------
@@ -119,12 +121,16 @@ BEGIN
                               IS (NEW.company_id, NEW.provider, NEW.account, NEW.currency, NEW.amount_minor, NEW.base_amount_minor, NEW.party_id));
   SELECT RAISE(ABORT, 'PAYMENT_ALLOCATED: undo the allocations of a payment before reversing it')
    WHERE EXISTS (SELECT 1 FROM live_allocation WHERE payment_id = NEW.reverses_id);
+  SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: a payment is not reversed before the day its last allocation was undone; take a later value date')
+   WHERE NEW.value_date < (SELECT max(allocated_on) FROM allocation WHERE payment_id = NEW.reverses_id);
 END;
 
 CREATE TRIGGER payment_update BEFORE UPDATE ON payment
 BEGIN
-  SELECT RAISE(ABORT, 'IMMUTABLE: a payment only changes by being posted; reverse it')
-   WHERE OLD.status IS NOT 'recorded' OR NEW.status IS NOT 'posted'
+  SELECT RAISE(ABORT, 'IMMUTABLE: a posted payment is never changed; reverse it')
+   WHERE OLD.status IS NOT 'recorded';
+  SELECT RAISE(ABORT, 'IMMUTABLE: a recorded payment only changes by being posted; delete it and record it again')
+   WHERE NEW.status IS NOT 'posted'
       OR (NEW.id, NEW.company_id, NEW.direction, NEW.provider, NEW.account, NEW.external_id, NEW.method, NEW.value_date,
           NEW.currency, NEW.amount_minor, NEW.base_amount_minor, NEW.party_id, NEW.memo, NEW.reverses_id, NEW.created_at)
            IS NOT
@@ -135,10 +141,11 @@ BEGIN
                       WHERE id = NEW.entry_id AND company_id = NEW.company_id
                         AND source_kind = 'payment' AND source_id = NEW.id AND purpose = 'payment'
                         AND reverses_id IS (SELECT entry_id FROM payment WHERE id = NEW.reverses_id));
-  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: money and clearing accounts must move by the payment')
-   WHERE (SELECT (coalesce(sum(l.base_amount_minor), 0), coalesce(sum(l.amount_minor) FILTER (WHERE l.currency = NEW.currency), 0))
+  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: money and clearing accounts must move by the payment, in its currency and in no other')
+   WHERE (SELECT (coalesce(sum(l.base_amount_minor), 0), coalesce(sum(l.amount_minor) FILTER (WHERE l.currency = NEW.currency), 0),
+                  count(*) FILTER (WHERE l.currency <> NEW.currency))
                  IS NOT (CASE NEW.direction WHEN 'in' THEN NEW.base_amount_minor ELSE -NEW.base_amount_minor END,
-                         CASE NEW.direction WHEN 'in' THEN NEW.amount_minor ELSE -NEW.amount_minor END)
+                         CASE NEW.direction WHEN 'in' THEN NEW.amount_minor ELSE -NEW.amount_minor END, 0)
             FROM journal_line l JOIN account a ON a.id = l.account_id
            WHERE l.entry_id = NEW.entry_id AND a.role IN ('money', 'clearing'));
 END;
@@ -153,7 +160,13 @@ END;
 
 CREATE TRIGGER payment_delete BEFORE DELETE ON payment
 BEGIN
-  SELECT RAISE(ABORT, 'IMMUTABLE: a payment is never deleted; reverse it');
+  SELECT RAISE(ABORT, 'IMMUTABLE: a posted payment is never deleted; reverse it')
+   WHERE OLD.status IS NOT 'recorded';
+  SELECT RAISE(ABORT, 'IMMUTABLE: an entry is written for this payment; delete the entry first')
+   WHERE EXISTS (SELECT 1 FROM journal_entry
+                  WHERE company_id = OLD.company_id AND source_kind = 'payment' AND source_id = OLD.id);
+  SELECT RAISE(ABORT, 'IMMUTABLE: a settlement line is matched to this payment; delete its import first, or, if that is posted, post the payment and reverse it')
+   WHERE EXISTS (SELECT 1 FROM settlement_line WHERE payment_id = OLD.id);
 END;
 
 -- Guards: allocations ------------------------------------------------------------------------------
@@ -192,6 +205,9 @@ BEGIN
   SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: a payment is allocated on its value date or later')
     FROM payment
    WHERE id = NEW.payment_id AND NEW.allocated_on < value_date;
+  SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: a payment is allocated to a document on its issue or registration date or later')
+   WHERE NEW.allocated_on < coalesce((SELECT issue_date FROM sales_document WHERE id = NEW.invoice_id),
+                                     (SELECT registration_date FROM received_bill WHERE id = NEW.bill_id));
   SELECT RAISE(ABORT, 'ALLOCATION_MISMATCH: within one currency both amounts are the same')
     FROM allocatable d JOIN payment p ON p.id = NEW.payment_id
    WHERE d.invoice_id IS NEW.invoice_id AND d.bill_id IS NEW.bill_id
@@ -320,6 +336,8 @@ SELECT 'PAYMENT_REVERSAL_WRONG', r.company_id, 'payment', r.id
    AND (o.id IS NULL OR o.direction = r.direction OR o.reverses_id IS NOT NULL OR o.status <> 'posted'
         OR (o.company_id, o.currency, o.amount_minor, o.base_amount_minor, o.party_id)
              IS NOT (r.company_id, r.currency, r.amount_minor, r.base_amount_minor, r.party_id)
+        OR r.value_date < o.value_date
+        OR r.value_date < (SELECT max(allocated_on) FROM allocation WHERE payment_id = o.id)
         OR EXISTS (SELECT 1 FROM live_allocation WHERE payment_id IN (r.id, o.id)))
 UNION ALL
 SELECT 'PAYMENT_ENTRY_MISMATCH', p.company_id, 'payment', p.id
@@ -329,10 +347,10 @@ SELECT 'PAYMENT_ENTRY_MISMATCH', p.company_id, 'payment', p.id
         AND (NOT EXISTS (SELECT 1 FROM journal_entry e JOIN journal_seal s ON s.entry_id = e.id
                           WHERE e.id = p.entry_id AND e.company_id = p.company_id
                             AND e.source_kind = 'payment' AND e.source_id = p.id)
-             OR (SELECT coalesce(sum(l.base_amount_minor), 0)
+             OR (SELECT (coalesce(sum(l.base_amount_minor), 0), count(*) FILTER (WHERE l.currency <> p.currency))
+                        IS NOT (CASE p.direction WHEN 'in' THEN p.base_amount_minor ELSE -p.base_amount_minor END, 0)
                    FROM journal_line l JOIN account a ON a.id = l.account_id
-                  WHERE l.entry_id = p.entry_id AND a.role IN ('money', 'clearing'))
-                <> CASE p.direction WHEN 'in' THEN p.base_amount_minor ELSE -p.base_amount_minor END))
+                  WHERE l.entry_id = p.entry_id AND a.role IN ('money', 'clearing'))))
 UNION ALL
 SELECT 'ENTRY_WITHOUT_DOCUMENT', e.company_id, 'journal_entry', e.id
   FROM journal_entry e JOIN journal_seal s ON s.entry_id = e.id
@@ -387,7 +405,7 @@ SELECT 'ALLOCATION_MISMATCH', a.company_id, 'payment', a.payment_id
     OR p.direction <> CASE WHEN coalesce(d.kind, b.kind) = 'credit_note'
                            THEN iif(d.id IS NOT NULL, 'out', 'in') ELSE iif(d.id IS NOT NULL, 'in', 'out') END
     OR (p.currency = coalesce(d.currency, b.currency) AND a.amount_minor <> a.payment_amount_minor)
-    OR a.allocated_on < p.value_date
+    OR a.allocated_on < p.value_date OR a.allocated_on < coalesce(d.issue_date, b.registration_date)
 UNION ALL
 SELECT 'ALLOCATION_IN_NO_FISCAL_YEAR', a.company_id, 'payment', a.payment_id
   FROM allocation a

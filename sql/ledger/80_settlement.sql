@@ -6,10 +6,13 @@
 --   * A batch is imported with its lines, then posted. Posting demands that the lines add up to the
 --     payout in gross, fee and net, that the clearing account moves by the gross amount, and seals
 --     the entry. Before that a faulty import may be deleted and done again; after it nothing changes
---     but the matching of lines to payments, once each: money in to a line that adds, out to the others.
+--     but the matching of lines to payments of the same provider account and currency, once each: money
+--     in to a line that adds, out to the others. Amounts may differ: a charge may be captured in part.
 --   * Stripe cannot name the transactions of a manual payout: is_manual = 1, with one 'clearing' line.
 --   * A payout that failed later is no second batch but a reversal of this one, once; its provider id
---     is unique too. The lines stay booked: the money comes back under a transaction of its own.
+--     is unique too. The lines stay booked: fees were taken, and the net amount comes back to the
+--     provider under a transaction of its own, which a later payout pays out. So the entry of the
+--     reversal moves the net amount from money back to clearing, and repeats no line of the payout.
 
 -- Tables -----------------------------------------------------------------------------------------
 
@@ -183,6 +186,11 @@ BEGIN
   SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line with a gross amount above zero is matched to money in, any other to money out')
    WHERE NEW.payment_id IS NOT NULL
      AND (SELECT direction FROM payment WHERE id = NEW.payment_id) IS NOT iif(NEW.gross_minor > 0, 'in', 'out');
+  SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line is matched to a payment of its provider account and currency; the amounts may differ')
+    FROM payment
+   WHERE id = NEW.payment_id
+     AND (provider, account, currency)
+           IS NOT (NEW.provider, NEW.account, (SELECT currency FROM settlement_batch WHERE id = NEW.batch_id));
 END;
 
 CREATE TRIGGER settlement_line_update BEFORE UPDATE ON settlement_line
@@ -200,6 +208,11 @@ BEGIN
    WHERE (SELECT company_id FROM payment WHERE id = NEW.payment_id) IS NOT NEW.company_id;
   SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line with a gross amount above zero is matched to money in, any other to money out')
    WHERE (SELECT direction FROM payment WHERE id = NEW.payment_id) IS NOT iif(NEW.gross_minor > 0, 'in', 'out');
+  SELECT RAISE(ABORT, 'SETTLEMENT_MISMATCH: a line is matched to a payment of its provider account and currency; the amounts may differ')
+    FROM payment
+   WHERE id = NEW.payment_id
+     AND (provider, account, currency)
+           IS NOT (NEW.provider, NEW.account, (SELECT currency FROM settlement_batch WHERE id = NEW.batch_id));
 END;
 
 CREATE TRIGGER settlement_line_delete BEFORE DELETE ON settlement_line
@@ -215,13 +228,23 @@ BEGIN
       OR EXISTS (SELECT 1 FROM settlement_reversal
                   WHERE company_id = NEW.company_id AND provider = NEW.provider
                     AND account = NEW.account AND external_id = NEW.external_id);
-  SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: only a posted batch of this company, provider and account is reversed, by the reversal of its entry, purpose payout_reversal')
-   WHERE NOT EXISTS (SELECT 1 FROM settlement_batch b
-                       JOIN journal_entry e ON e.id = NEW.entry_id AND e.reverses_id = b.entry_id
-                      WHERE b.id = NEW.batch_id AND b.status = 'posted'
-                        AND (b.company_id, b.provider, b.account) IS (NEW.company_id, NEW.provider, NEW.account)
-                        AND e.source_kind = 'settlement_batch' AND e.source_id = b.id
-                        AND e.purpose = 'payout_reversal' AND e.entry_date = NEW.reversed_on);
+  SELECT RAISE(ABORT, 'REVERSAL_MISMATCH: only a posted batch of this company, provider and account is reversed, not before the date of its entry')
+   WHERE NOT EXISTS (SELECT 1 FROM settlement_batch b JOIN journal_entry o ON o.id = b.entry_id
+                      WHERE b.id = NEW.batch_id AND b.status = 'posted' AND o.entry_date <= NEW.reversed_on
+                        AND (b.company_id, b.provider, b.account) IS (NEW.company_id, NEW.provider, NEW.account));
+  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: entry_id must be an entry of this batch, purpose payout_reversal, without reverses_id, dated as reversed')
+   WHERE NOT EXISTS (SELECT 1 FROM journal_entry
+                      WHERE id = NEW.entry_id AND company_id = NEW.company_id
+                        AND source_kind = 'settlement_batch' AND source_id = NEW.batch_id
+                        AND purpose = 'payout_reversal' AND entry_date = NEW.reversed_on AND reverses_id IS NULL);
+  SELECT RAISE(ABORT, 'ENTRY_MISMATCH: the money account must fall and the clearing account rise by the net amount; fees stay booked')
+    FROM settlement_batch b
+   WHERE b.id = NEW.batch_id
+     AND (SELECT (coalesce(sum(l.amount_minor) FILTER (WHERE a.role = 'clearing'), 0),
+                  coalesce(sum(l.amount_minor) FILTER (WHERE a.role = 'money'), 0))
+                 IS NOT (b.net_minor, -b.net_minor)
+            FROM journal_line l JOIN account a ON a.id = l.account_id
+           WHERE l.entry_id = NEW.entry_id AND l.currency = b.currency);
 END;
 
 CREATE TRIGGER settlement_reversal_inserted AFTER INSERT ON settlement_reversal
@@ -288,8 +311,9 @@ SELECT 'SETTLEMENT_LINE_OF_OTHER_BATCH', l.company_id, 'settlement_batch', l.bat
     OR (l.payment_id IS NOT NULL AND p.company_id IS NOT l.company_id)
 UNION ALL
 SELECT 'SETTLEMENT_MISMATCH', l.company_id, 'settlement_batch', l.batch_id
-  FROM settlement_line l JOIN payment p ON p.id = l.payment_id
+  FROM settlement_line l JOIN settlement_batch b ON b.id = l.batch_id JOIN payment p ON p.id = l.payment_id
  WHERE p.direction <> iif(l.gross_minor > 0, 'in', 'out')
+    OR (p.provider, p.account, p.currency) IS NOT (l.provider, l.account, b.currency)
 UNION ALL
 SELECT 'SETTLEMENT_REVERSAL_WRONG', r.company_id, 'settlement_batch', r.batch_id
   FROM settlement_reversal r
@@ -297,7 +321,15 @@ SELECT 'SETTLEMENT_REVERSAL_WRONG', r.company_id, 'settlement_batch', r.batch_id
   LEFT JOIN journal_entry e ON e.id = r.entry_id
   LEFT JOIN journal_seal s ON s.entry_id = e.id
  WHERE (b.company_id, b.provider, b.account, b.status) IS NOT (r.company_id, r.provider, r.account, 'posted')
-    OR e.reverses_id IS NOT b.entry_id OR s.entry_id IS NULL
+    OR s.entry_id IS NULL
+    OR (e.company_id, e.source_kind, e.source_id, e.purpose, e.entry_date, e.reverses_id)
+         IS NOT (r.company_id, 'settlement_batch', r.batch_id, 'payout_reversal', r.reversed_on, NULL)
+    OR e.entry_date < (SELECT entry_date FROM journal_entry WHERE id = b.entry_id)
+    OR (SELECT (coalesce(sum(l.amount_minor) FILTER (WHERE a.role = 'clearing'), 0),
+                coalesce(sum(l.amount_minor) FILTER (WHERE a.role = 'money'), 0))
+               IS NOT (b.net_minor, -b.net_minor)
+          FROM journal_line l JOIN account a ON a.id = l.account_id
+         WHERE l.entry_id = r.entry_id AND l.currency = b.currency)
 UNION ALL
 SELECT 'ENTRY_WITHOUT_DOCUMENT', e.company_id, 'journal_entry', e.id
   FROM journal_entry e JOIN journal_seal s ON s.entry_id = e.id

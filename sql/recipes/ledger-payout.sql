@@ -5,8 +5,8 @@
 -- gross_minor, fee_minor, lines (JSON array of {"txn_id", "category", "gross_minor", "fee_minor",
 -- "source_ref"}), accounts bank, fees, clearing.
 --
--- A line whose source_ref is the external id of a payment of that provider account, money in for a line
--- that adds and out for one that takes, is matched to it; settlement_unmatched lists the others.
+-- A line whose source_ref is the external id of a payment of that provider account and currency, money in
+-- for a line that adds and out for one that takes, is matched to it; settlement_unmatched lists the others.
 --
 --   the import comes again with ...         it gets
 --   the same key and body                   the stored answer
@@ -14,6 +14,10 @@
 --   another payout that repeats one of the
 --   transactions (overlapping exports)      409 TRANSACTION_ALREADY_SETTLED, nothing of it is stored
 --   lines that are not the payout           422 SETTLEMENT_DOES_NOT_ADD_UP
+--
+-- A payout that failed after it was posted: an entry of the batch, purpose payout_reversal, that takes the
+-- net amount from bank and gives it to clearing, then a row in settlement_reversal, in one transaction. The
+-- next payout brings the money as one of its lines.
 
 -- step: draft
 -- No row: there is no such company, or :currency is not its own (another one needs base amounts, which
@@ -41,9 +45,9 @@ SELECT :document, :company, :provider, :account, :livemode, json_extract(l.value
 -- statement may run again later, for payments recorded after their payout.
 UPDATE settlement_line AS l
    SET payment_id = p.id
-  FROM payment p
- WHERE l.batch_id = :document AND l.payment_id IS NULL
-   AND p.company_id = l.company_id AND p.provider = l.provider AND p.account = l.account
+  FROM payment p, settlement_batch b
+ WHERE l.batch_id = :document AND l.payment_id IS NULL AND b.id = l.batch_id
+   AND p.company_id = l.company_id AND p.provider = l.provider AND p.account = l.account AND p.currency = b.currency
    AND p.external_id = l.source_ref AND p.direction = iif(l.gross_minor > 0, 'in', 'out')
    AND NOT EXISTS (SELECT 1 FROM settlement_line WHERE payment_id = p.id)
    AND NOT EXISTS (SELECT 1 FROM settlement_line e

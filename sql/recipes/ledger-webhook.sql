@@ -60,10 +60,11 @@ UPDATE payment SET status = 'posted', entry_id = :entry WHERE id = :payment;
 -- step: allocate
 -- Posted is not allocated: without this receivable_open still shows the invoice. Not more than it still
 -- asks for; the rest, or a payment without an invoice, is in payment_unallocated until a person allocates it.
+-- A payment in advance pays the invoice from the day of the invoice on.
 INSERT INTO allocation (company_id, payment_id, invoice_id, allocated_on, amount_minor, payment_amount_minor)
-SELECT :company, :payment, invoice_id, :value_date, min(:amount_minor, open_minor), min(:amount_minor, open_minor)
-  FROM allocatable
- WHERE company_id = :company AND invoice_id = :invoice AND direction = 'in' AND currency = :currency AND open_minor > 0;
+SELECT :company, :payment, d.invoice_id, max(:value_date, i.issue_date), min(:amount_minor, d.open_minor), min(:amount_minor, d.open_minor)
+  FROM allocatable d JOIN sales_document i ON i.id = d.invoice_id
+ WHERE d.company_id = :company AND d.invoice_id = :invoice AND d.direction = 'in' AND d.currency = :currency AND d.open_minor > 0;
 
 -- step: finish
 UPDATE webhook_event

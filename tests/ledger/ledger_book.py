@@ -364,6 +364,15 @@ class Book:
             self("UPDATE settlement_batch SET status = 'posted', entry_id = ? WHERE id = ?", entry, batch)
         return batch
 
+    def fail_batch(self, batch, external, date="2026-03-25", lines=None, reverses=None):
+        with self.transaction():
+            company, provider, account, net = self.all(
+                "SELECT company_id, provider, account, net_minor FROM settlement_batch WHERE id = ?", batch)[0]
+            entry = self.entry("settlement_batch", batch, "payout_reversal", date, lines or [(BANK, -net), (CLEARING, net)],
+                               company, reverses)
+            self("INSERT INTO settlement_reversal (batch_id, company_id, provider, account, external_id, reversed_on, reason, entry_id)"
+                 " VALUES (?, ?, ?, ?, ?, ?, 'account closed', ?)", batch, company, provider, account, external, date, entry)
+
     def event(self, event_id, body=b"{}", account="acct_1", verb="INSERT", tail="", company=1, sha=None):
         import hashlib
         return self.one(verb + " INTO webhook_event (company_id, provider, account, event_id, body, body_sha256, signature_ok)"

@@ -25,7 +25,10 @@ def tell(book):
     for code in ("V21", "RC21", "ND21", "EX"):
         ids["bill " + code] = book.bill("INV " + code, tax_code=code)
     voided = book.bill("V-1")
+    note = book.register(book.bill_draft("V-1", kind="credit_note", credits=voided, net=10))
+    book.void(note)
     book.void(voided)
+    ids["voided"] = voided
     ids["bill"] = book.bill("V-1")
     book.register(book.bill_draft("C-1", kind="credit_note", credits=ids["bill"], net=1000))
     book.bill("V1", dup_seq=1, dup_reason="really two papers")
@@ -39,11 +42,7 @@ def tell(book):
     ids["run"] = book.depreciate({ids["asset"]: 9000}, "2026-01-01", "2026-01-31")
     ids["batch"] = book.post_batch(book.batch("po_1", [("t1", "charge", 10000, 300), ("t2", "refund", -2000, 0)]))
     failed = book.post_batch(book.batch("po_2", [("t3", "charge", 500, 20)]))
-    with book.transaction():
-        entry = book.one("SELECT entry_id FROM settlement_batch WHERE id = ?", failed)
-        back = book.entry("settlement_batch", failed, "payout_reversal", "2026-03-25", book.reversal_lines(entry), reverses=entry)
-        book("INSERT INTO settlement_reversal (batch_id, company_id, provider, account, external_id, reversed_on, reason, entry_id)"
-             " VALUES (?, 1, 'stripe', 'acct_1', 'fpo_1', '2026-03-25', 'account closed', ?)", failed, back)
+    book.fail_batch(failed, "fpo_1")
     ids["imported"] = book.batch("po_3", [("t4", "charge", 100, 5)])
     ids["event"] = book.event("evt_1")
     book("UPDATE webhook_event SET status = 'processed', processed_at = '2026-03-10T00:00:00Z' WHERE id = ?", ids["event"])

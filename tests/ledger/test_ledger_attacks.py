@@ -172,17 +172,9 @@ def test_codes_met_only_by_force(book):
     assert code_of(error.value) == "OVERRIDE_WITHOUT_REASON"
     batch = book.post_batch(book.batch("po_1", [("t1", "charge", 100, 0)]))
     other = book.post_batch(book.batch("po_2", [("t2", "charge", 100, 0)]))
-
-    def reverse(batch, external):
-        with book.transaction():
-            entry = book.one("SELECT entry_id FROM settlement_batch WHERE id = ?", batch)
-            back = book.entry("settlement_batch", batch, "payout_reversal", "2026-03-25", book.reversal_lines(entry), reverses=entry)
-            book("INSERT INTO settlement_reversal (batch_id, company_id, provider, account, external_id, reversed_on, reason, entry_id)"
-                 " VALUES (?, 1, 'stripe', 'acct_1', ?, '2026-03-25', 'closed', ?)", batch, external, back)
-
-    reverse(batch, "f1")
+    book.fail_batch(batch, "f1")
     with pytest.raises(sqlite3.IntegrityError) as error:
-        reverse(other, "f1")
+        book.fail_batch(other, "f1")
     assert code_of(error.value) == "SETTLEMENT_ALREADY_REVERSED"
     for verb in ("INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE"):
         book.refused("SETTLEMENT_ALREADY_REVERSED", verb + " INTO settlement_reversal (batch_id, company_id, provider, account, external_id, reversed_on, reason,"

@@ -256,7 +256,9 @@ def test_columns_open_on_purpose_are_really_open(told):
                 "UPDATE party SET name = 'x', address = 'y' WHERE id = 11",
                 "UPDATE series SET active = 0 WHERE id = 1",
                 "UPDATE tax_code SET valid_to = '2099-01-01', name = 'x' WHERE code = 'V21'",
-                "UPDATE settlement_line SET payment_id = 1 WHERE txn_id = 't1'",
+                "INSERT INTO payment (id, company_id, direction, provider, account, value_date, currency, amount_minor, base_amount_minor)"
+                " VALUES (900, 1, 'in', 'stripe', 'acct_1', '2026-03-15', 'EUR', 10000, 10000)",
+                "UPDATE settlement_line SET payment_id = 900 WHERE txn_id = 't1'",
                 "UPDATE order_total SET total_minor = 60000",
                 "UPDATE company SET name = 'x', locked_through = '2026-02-28' WHERE id = 1"):
         assert told(sql).rowcount >= 1, sql

@@ -337,6 +337,25 @@ def test_identity_of_a_supplier_does_not_leak_duplicates(book):
     book.healthy()
 
 
+def test_two_papers_with_one_normal_form_are_merged_as_the_error_says(book):
+    """Void one, merge, register it again with the next dup_seq and a reason. In a filed VAT period nothing can be voided."""
+    first, other = book.bill("1-12", supplier=11), book.bill("11-2", supplier=12)
+    with pytest.raises(sqlite3.IntegrityError, match="void one, change the party, then register it again with the next dup_seq"):
+        book("UPDATE party SET merged_into = 11 WHERE id = 12")
+    book.void(other)
+    book("UPDATE party SET merged_into = 11 WHERE id = 12")
+    again = book.bill("11-2", supplier=12, dup_seq=1, dup_reason="another paper of the same supplier")
+    assert book.all("SELECT supplier_root, doc_no_norm, dup_seq, bill_id FROM bill_claim ORDER BY dup_seq") == [(11, "112", 0, first), (11, "112", 1, again)]
+    book("INSERT INTO party (id, company_id, name) VALUES (21, 1, 'A'), (22, 1, 'B')")
+    book.bill("7", supplier=21)
+    filed = book.bill("7", supplier=22)
+    book("UPDATE vat_period SET status = 'filed' WHERE company_id = 1 AND period = '2026-03'")
+    book.refused("MERGE_WOULD_DUPLICATE", "UPDATE party SET merged_into = 21 WHERE id = 22")
+    with pytest.raises(sqlite3.IntegrityError, match="VOID_NOT_ALLOWED"):
+        book.void(filed, "2026-04-02")
+    book.healthy()
+
+
 def test_merges_are_one_level_final_and_inside_the_company(book):
     book("INSERT INTO party (id, company_id, name) VALUES (21, 1, 'A'), (22, 1, 'B'), (23, 1, 'C')")
     book("UPDATE party SET merged_into = 22 WHERE id = 21")

@@ -394,6 +394,13 @@ def test_lines_are_matched_to_payments_that_come_later(shop):
     assert shop.all("SELECT * FROM settlement_unmatched") == []
 
 
+def test_a_line_is_not_matched_to_a_payment_in_another_currency(shop):
+    shop("INSERT INTO payment (company_id, direction, provider, account, external_id, value_date, currency, amount_minor, base_amount_minor)"
+         " VALUES (1, 'in', 'stripe', 'acct_1', 'ch_1', '2026-03-10', 'USD', 12100, 11000)")
+    assert payout(shop, "payout-001", lines=[CHARGE])[0] == 201
+    assert shop.all("SELECT txn_id FROM settlement_unmatched") == [("txn_1",)]
+
+
 def test_documents_of_zero(shop):
     """A discount of 100 %, a bill for a free sample, a payout in which charge and refund cancel out."""
     gift = [dict(LINES[0], net_minor=1000), dict(LINES[0], net_minor=-1000), dict(LINES[1], net_minor=0)]
@@ -489,6 +496,17 @@ def test_webhook_pays_its_invoice(shop):
     assert webhook(shop, "evt_3", external_id="ch_3", amount_minor=7, invoice=document) == (200, "recorded")
     assert shop.all("SELECT * FROM receivable_open") == []
     assert shop.all("SELECT payment_id, unallocated_minor FROM payment_unallocated") == [(2, 46), (3, 7)]
+
+
+def test_webhook_of_a_payment_in_advance(shop):
+    """It pays the invoice from the day of the invoice on; the reports of the days between show a payment that waits."""
+    document = invoice(shop, "key-000001", issue_date="2026-03-10")[1][0]
+    assert webhook(shop, "evt_1", amount_minor=4054, invoice=document, value_date="2026-03-01") == (200, "recorded")
+    assert webhook(shop, "evt_2", external_id="ch_2", amount_minor=10, invoice=document, value_date="2026-03-12") == (200, "recorded")
+    assert shop.all("SELECT allocated_on FROM allocation") == [("2026-03-10",)]
+    shop("UPDATE report_as_of SET as_of = '2026-03-05'")
+    assert shop.all("SELECT unallocated_minor FROM payment_unallocated") == [(4054,)]
+    assert shop.all("SELECT * FROM receivable_open") == []
 
 
 @pytest.mark.parametrize("foreign_keys", [0, 1])

@@ -262,6 +262,24 @@ def test_a_document_of_zero_needs_no_entry(book):
     book.healthy()
 
 
+def test_a_document_of_zero_is_taken_back_on_an_open_day(book):
+    """It has no entry, whose seal would look at the date."""
+    invoice, bill = book.issue(book.draft("1", 0, tax_code="EX")), book.bill_draft("1", net=0, tax_code="EX", registered="2026-03-10")
+    book(book.REGISTER.format(verb="UPDATE").replace(":entry", "NULL").replace(":bill", "?"), bill)
+    annul = "INSERT INTO annulment (invoice_id, company_id, annulled_on, reason) VALUES (?, 1, ?, 'x')"
+    void = "INSERT INTO bill_void (bill_id, company_id, voided_on, reason) VALUES (?, 1, ?, 'x')"
+    raises("ANNULMENT_NOT_ALLOWED", book, annul, invoice, "2026-03-09")
+    raises("REVERSAL_MISMATCH", book, void, bill, "2026-03-09")
+    book("UPDATE company SET locked_through = '2026-03-31' WHERE id = 1")
+    book("UPDATE fiscal_year SET status = 'closed' WHERE company_id = 1 AND label = '2027'")
+    for day in ("2026-03-31", "2027-01-01", "2030-01-01"):
+        raises("PERIOD_LOCKED", book, annul, invoice, day)
+        raises("PERIOD_LOCKED", book, void, bill, day)
+    book(annul, invoice, "2026-04-01")
+    book(void, bill, "2026-04-01")
+    book.healthy()
+
+
 def test_foreign_currency_invoice(book):
     doc = book.draft("1", 10000)
     book("UPDATE sales_document SET currency = 'USD', rate_num = 9, rate_den = 10, base_net_minor = 9000, base_tax_minor = 1890, base_gross_minor = 10890 WHERE id = ?", doc)
@@ -846,8 +864,59 @@ def test_the_day_of_an_allocation(book):
     assert book.all("SELECT * FROM receivable_open") == []
     raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=invoice, date="2026-03-31")
     book.allocate(pay, 100, invoice=invoice, date="2026-04-01")
+    other = book.invoice("2", 100, date="2026-12-31")
     book("UPDATE fiscal_year SET status = 'closed' WHERE label = '2026'")
-    raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=book.invoice("2", 100, date="2027-01-01"), date="2026-12-31")
+    raises("PERIOD_LOCKED", book.allocate, pay, 100, invoice=other, date="2026-12-31")
+    book.healthy()
+
+
+def test_open_items_of_every_day_are_the_ledgers(book):
+    """An invoice paid in advance, its payment bounced, then annulled: what the reports call open is what the ledger has."""
+    def agree():
+        for day in ("02-28", "03-01", "03-10", "03-15", "03-20", "03-31", "04-19", "04-20", "04-21"):
+            book("UPDATE report_as_of SET as_of = '2026-' || ?", day)
+            ledger = book.one("SELECT coalesce(sum(base_amount_minor), 0) FROM general_ledger WHERE account IN ('2410', '4430')"
+                              " AND entry_date <= '2026-' || ?", day)
+            listed = book.one("SELECT (SELECT coalesce(sum(open_minor), 0) FROM receivable_open) - (SELECT coalesce(sum(open_minor), 0)"
+                              " FROM payable_open) - (SELECT coalesce(sum(iif(direction = 'in', unallocated_minor, -unallocated_minor)), 0)"
+                              " FROM payment_unallocated)")
+            assert listed == ledger, day
+
+    invoice, pay = book.invoice("1", 10000, date="2026-03-15"), book.payment("p", 12100, date="2026-03-01")
+    raises("ALLOCATION_MISMATCH", book.allocate, pay, 12100, invoice=invoice, date="2026-03-14")
+    first = book.allocate(pay, 12100, invoice=invoice, date="2026-03-15")
+    agree()
+    book.allocate(pay, 12100, invoice=invoice, date="2026-04-20", reverses=first)
+    raises("REVERSAL_MISMATCH", book.payment, "r", 12100, direction="out", date="2026-04-19", reverses=pay)
+    raises("REVERSAL_MISMATCH", book.annul, invoice, "2026-04-19")
+    book.payment("r", 12100, direction="out", date="2026-04-20", reverses=pay)
+    agree()
+    book.annul(invoice, "2026-04-20")
+    agree()
+
+    bill, paid = book.bill("1", date="2026-03-20", registered="2026-03-20"), book.payment("o", 6050, "out", "2026-03-10", party=11)
+    raises("ALLOCATION_MISMATCH", book.allocate, paid, 6050, bill=bill, date="2026-03-19")
+    first = book.allocate(paid, 6050, bill=bill, date="2026-03-20")
+    agree()
+    book.allocate(paid, 6050, bill=bill, date="2026-04-20", reverses=first)
+    raises("REVERSAL_MISMATCH", book.void, bill, "2026-04-19")
+    note = book.register(book.bill_draft("2", kind="credit_note", net=600, credits=bill, registered="2026-03-21"))
+    book.void(note, "2026-04-21")
+    raises("REVERSAL_MISMATCH", book.void, bill, "2026-04-20")
+    book.void(bill, "2026-04-21")
+    agree()
+    book.healthy()
+
+
+def test_a_bill_is_not_voided_before_it_was_registered(book):
+    """Also where its entry is of an earlier day."""
+    bill = book.bill_draft("1", registered="2026-03-06")
+    with book.transaction():
+        entry = book.bill_entry(bill)
+        book("UPDATE received_bill SET registration_date = '2026-03-10' WHERE id = ?", bill)
+        book.db.execute(book.REGISTER.format(verb="UPDATE"), {"entry": entry, "bill": bill})
+    raises("REVERSAL_MISMATCH", book.void, bill, "2026-03-09")
+    book.void(bill, "2026-03-10")
     book.healthy()
 
 
@@ -905,6 +974,55 @@ def test_payment_reversal(book):
     raises("PAYMENT_NOT_POSTED", book.allocate, pay, 500, invoice=1)
     raises("PAYMENT_NOT_POSTED", book.allocate, back, 500, invoice=1)
     assert book.all("SELECT * FROM payment_unallocated") == []
+    book.healthy()
+
+
+@pytest.mark.parametrize("account", [BANK, CLEARING])
+def test_a_payment_moves_money_of_its_own_currency_only(book, account):
+    """At base 0 the entry balances, so the sums alone do not see it."""
+    pay = book.payment("p", 100, post=False)
+    with book.transaction():
+        entry = book.entry("payment", pay, "payment", "2026-03-15", [(BANK, 100), (RECEIVABLE, -100, 1)])
+        book("INSERT INTO journal_line VALUES (?, 3, 1, ?, 'USD', -5000, 0, NULL, NULL)", entry, account)
+        raises("ENTRY_MISMATCH", book, "UPDATE payment SET status = 'posted', entry_id = ? WHERE id = ?", entry, pay)
+        book("DELETE FROM journal_line WHERE line_no = 3")
+        book("UPDATE payment SET status = 'posted', entry_id = ? WHERE id = ?", entry, pay)
+    book.healthy()
+
+
+def test_a_mistyped_payment(book):
+    """Until it is posted it is deleted, and its id is free again; after that it is reversed, and the id stays taken."""
+    pay = book.payment("B-77", 50000, post=False)
+    for verb in ("UPDATE", "UPDATE OR REPLACE", "UPDATE OR IGNORE"):
+        book.refused("IMMUTABLE", verb + " payment SET amount_minor = 5000, base_amount_minor = 5000 WHERE id = ?", pay)
+    with pytest.raises(sqlite3.IntegrityError, match="recorded payment only changes by being posted; delete it"):
+        book("UPDATE payment SET memo = 'x' WHERE id = ?", pay)
+    with book.transaction():
+        entry = book.entry("payment", pay, "payment", "2026-03-15", [(BANK, 50000), (RECEIVABLE, -50000, 1)])
+        with pytest.raises(sqlite3.IntegrityError, match="delete the entry first"):
+            book("DELETE FROM payment WHERE id = ?", pay)
+        book("DELETE FROM journal_entry WHERE id = ?", entry)
+    book("DELETE FROM payment WHERE id = ?", pay)
+    wrong = book.payment("B-77", 5000)
+    back = book.payment(None, 5000, direction="out", reverses=wrong)
+    for posted in (wrong, back):
+        book.refused("IMMUTABLE", "DELETE FROM payment WHERE id = ?", posted)
+        with pytest.raises(sqlite3.IntegrityError, match="posted payment is never changed; reverse it"):
+            book("UPDATE payment SET memo = 'x' WHERE id = ?", posted)
+    raises("PAYMENT_ALREADY_RECORDED", book.payment, "B-77", 500)
+    book.allocate(book.payment("B-77#2", 500), 500, invoice=book.invoice("1"))
+    raises("PAYMENT_ALREADY_RECORDED", book.payment, "B-77#2", 500)
+    book.healthy()
+
+
+def test_a_payment_that_is_matched_is_not_deleted(book):
+    pay = book.payment("ch_1", 100, provider="stripe", account="acct_1", post=False)
+    batch = book.batch("po_1", [("t1", "charge", 100, 3)])
+    book("UPDATE settlement_line SET payment_id = ?", pay)
+    book.refused("IMMUTABLE", "DELETE FROM payment WHERE id = ?", pay)
+    book("DELETE FROM settlement_batch WHERE id = ?", batch)
+    book("DELETE FROM payment WHERE id = ?", pay)
+    assert book.one("SELECT count(*) FROM payment") == 0
     book.healthy()
 
 
@@ -998,6 +1116,32 @@ def test_every_missing_period_can_be_posted(book):
     book.healthy()
 
 
+def test_a_draft_of_a_run_that_bars_another_is_deleted(book):
+    """It cannot be reversed, as the error for a posted run advises."""
+    asset = book.asset("A")
+    draft, run = book.run_draft("2026-01-01", "2026-01-31"), book.run_draft("2026-01-01", "2026-01-31")
+    book.run_line(draft, asset, 100)
+    with pytest.raises(sqlite3.IntegrityError, match="DEPRECIATION_PERIOD_ALREADY_POSTED: .* delete that draft, or post it"):
+        book.run_line(run, asset, 100)
+    book("DELETE FROM depreciation_run WHERE id = ?", draft)
+    book.run_line(run, asset, 100)
+    with book.transaction():
+        book.run_post(run)
+    with pytest.raises(sqlite3.IntegrityError, match="DEPRECIATION_PERIOD_ALREADY_POSTED: .* reverse that run first"):
+        book.depreciate({asset: 100}, "2026-01-01", "2026-01-31")
+    book.healthy()
+
+
+def test_an_overpayment_sent_back_is_listed_with_its_payment(book):
+    """README says where to look: no guard sets one against the other."""
+    invoice, paid = book.invoice("1"), book.payment("p", 15000, date="2026-03-11")
+    book.allocate(paid, 12100, invoice=invoice)
+    back = book.payment("r", 2900, direction="out", counter=RECEIVABLE)
+    raises("ALLOCATION_MISMATCH", book.allocate, back, 2900, invoice=invoice)
+    assert book.all("SELECT payment_id, direction, unallocated_minor FROM payment_unallocated") == [(paid, "in", 2900), (back, "out", 2900)]
+    book.healthy()
+
+
 def test_a_reversal_in_draft_frees_nothing(book):
     a = book.asset("A")
     run = book.depreciate({a: 100}, "2026-01-01", "2026-01-31")
@@ -1037,6 +1181,42 @@ def test_settlements(book):
     book.refused("IMMUTABLE", "DELETE FROM settlement_batch WHERE id = ?", batch)
     book("DELETE FROM settlement_batch WHERE payout_id = 'po_1'")               # a faulty import may be done again
     book.post_batch(book.batch("po_1", [("t1", "charge", 100, 3)]))
+    book.healthy()
+
+
+@pytest.mark.parametrize("other", [dict(provider="bank"), dict(account="acct_2"), dict(currency="USD")])
+def test_a_line_is_matched_within_its_provider_account_and_currency(book, other):
+    batch = book.batch("po_1", [("t1", "charge", 100, 3)])
+    pays = [book.payment(n, 90, provider="stripe", account="acct_1", post=False) for n in ("ch_1", "ch_2")]
+    given = dict(dict(provider="stripe", account="acct_1", currency="EUR"), **other)
+    alien = book.one("INSERT INTO payment (company_id, direction, provider, account, value_date, currency, amount_minor, base_amount_minor)"
+                     " VALUES (1, 'in', ?, ?, '2026-03-15', ?, 100, 100) RETURNING id", *given.values())
+    line = (" INTO settlement_line (batch_id, company_id, provider, account, txn_id, category, gross_minor, net_minor, payment_id)"
+            " VALUES (?, 1, 'stripe', 'acct_1', 't2', 'charge', 100, 100, ?)")
+    for verb in ("", " OR REPLACE", " OR IGNORE"):
+        book.refused("SETTLEMENT_MISMATCH", "UPDATE" + verb + " settlement_line SET payment_id = ?", alien)
+        book.refused("SETTLEMENT_MISMATCH", "INSERT" + verb + line, batch, alien)
+    book("UPDATE settlement_line SET payment_id = ?", pays[0])                 # amounts may differ
+    book("INSERT" + line, batch, pays[1])
+    book.healthy()
+
+
+def test_a_payout_that_failed_is_paid_again(book):
+    """The net amount comes back and is paid out again under a transaction of its own; the fee was taken once."""
+    book.payment("ch_1", 1000, provider="stripe", account="acct_1", money=CLEARING, date="2026-03-10")
+    batch = book.post_batch(book.batch("po_1", [("t1", "charge", 1000, 30)]))
+    payout = book.one("SELECT entry_id FROM settlement_batch WHERE id = ?", batch)
+    for lines, reverses in ((book.reversal_lines(payout), payout),              # would take back fee and gross amount
+                            (book.reversal_lines(payout), None), (None, payout),
+                            ([(BANK, -970), (CLEARING, 1000), (FEES, -30)], None), ([(BANK, -969), (CLEARING, 969)], None)):
+        raises("ENTRY_MISMATCH", book.fail_batch, batch, "fpo_1", lines=lines, reverses=reverses)
+    raises("REVERSAL_MISMATCH", book.fail_batch, batch, "fpo_1", "2026-03-19")
+    raises("REVERSAL_MISMATCH", book.fail_batch, book.batch("po_0", []), "fpo_1", lines=[(BANK, -1), (CLEARING, 1)])
+    book.fail_batch(batch, "fpo_1")
+    raises("ENTRY_ALREADY_POSTED", book.fail_batch, batch, "fpo_2")
+    book.post_batch(book.batch("po_2", [("t2", "payout_failure", 970, 0)], date="2026-03-28"))
+    balance = dict(book.all("SELECT account, sum(net_minor) FROM trial_balance GROUP BY account"))
+    assert (balance["2710"], balance["2720"], balance["6300"]) == (970, 0, 30)
     book.healthy()
 
 
