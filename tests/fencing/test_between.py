@@ -248,6 +248,24 @@ def test_an_audited_claim_is_told_by_its_own_row(tmp_path):
     other.close()
 
 
+def test_an_audited_claim_whose_rival_has_finished(tmp_path):
+    """With the same token, and an answer that is kept as long as a lease: all but the state is the same."""
+    me, other = open_two(tmp_path / "db", "all")
+    me.execute("UPDATE idem_policy SET retention_ms = lease_ms WHERE operation = 'op'")
+    met = []
+
+    def hook(text):
+        if not met and any(write in text for write in WRITES):
+            met.append(steps(other, "k", [claims(B), says("complete", B, "b")]))
+
+    me.set_trace_callback(hook)
+    assert told(me, claims(B)) == "replay"
+    me.set_trace_callback(None)
+    assert met and "completed" in left(me, "k")[0][0]
+    me.close()
+    other.close()
+
+
 def told(db, run, key="k"):
     """The outcome of a claim, or the error."""
     answer = steps(db, key, [run])[0]
