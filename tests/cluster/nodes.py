@@ -2,6 +2,7 @@
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -13,12 +14,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NODE = pathlib.Path(os.environ.get("IDEM_NODE", ROOT / "build" / "idem-node"))
 RETRY = (BUSY, NOT_LEADER, LEADERSHIP_LOST)
 
+# A port is free until its node starts: none is given twice, and each worker has its own.
+WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "0"))) % 4
+PORTS = range(10000 + 5500 * WORKER, 15500 + 5500 * WORKER)
+given = set()
+
 
 def free_port(port=0):
     """The wanted one if it is free; else one below the range that the system gives to outgoing
     connections, so that it stays free while its node is down."""
     while True:
-        port = port or random.randrange(10000, 32000)
+        port = port or random.choice([p for p in PORTS if p not in given])
+        given.add(port)
         with socket.socket() as s:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
