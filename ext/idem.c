@@ -96,7 +96,12 @@ static int loadedBefore(sqlite3 *db, char **pzErr) {
   /* An authorizer refused: that is no answer. A locked or damaged file is none either, but must not
   ** be in the way of loading. */
   if (rc != SQLITE_OK && strncmp(sqlite3_errmsg(db), "not authorized", 14) == 0) {
-    if (pzErr) *pzErr = sqlite3_mprintf("whether it is loaded already: %s", sqlite3_errmsg(db));
+    if (pzErr) {
+      *pzErr =
+          sqlite3_mprintf("the authorizer must allow idem_version(), which tells whether it is "
+                          "loaded already: %s",
+                          sqlite3_errmsg(db));
+    }
     return -1;
   }
   if (rc == SQLITE_OK && sqlite3_step(pStmt) == SQLITE_ROW) {
